@@ -1,0 +1,203 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Arrow arrays and tables from numpy without `pa.array`.
+
+`pa.array`, `pa.scalar` and `to_numpy` import pandas where it is installed (half a second and
+hundreds of megabytes), so everything on the analyze path builds arrays from buffers and reads them
+with numpy.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from graphtrace.model.schema import TABLES
+
+__all__ = [
+    "as_numpy",
+    "codes_of",
+    "dictionary",
+    "encode",
+    "lists",
+    "make_table",
+    "numbers",
+    "strings",
+    "valid_of",
+]
+
+_NUMPY = {
+    pa.int16(): np.int16,
+    pa.int32(): np.int32,
+    pa.int64(): np.int64,
+    pa.uint64(): np.uint64,
+    pa.float64(): np.float64,
+}
+
+
+def _validity(valid: npt.NDArray[np.bool_] | None, length: int) -> tuple[pa.Buffer | None, int]:
+    if valid is None or bool(valid.all()):
+        return None, 0
+    packed = np.packbits(valid, bitorder="little")
+    return pa.py_buffer(packed.tobytes()), length - int(np.count_nonzero(valid))
+
+
+def numbers(
+    values: npt.ArrayLike,
+    arrow_type: pa.DataType,
+    valid: npt.NDArray[np.bool_] | None = None,
+) -> pa.Array:
+    """A numeric or boolean array.
+
+    Args:
+        values: one number a row; what stands where `valid` is false does not matter.
+        arrow_type: an integer, float64 or bool type of the schema.
+        valid: False where the value is null.
+    """
+    if arrow_type == pa.bool_():
+        flags = np.asarray(values, dtype=np.bool_)
+        data = np.packbits(flags, bitorder="little").tobytes()
+        length = len(flags)
+    else:
+        typed = np.ascontiguousarray(values, dtype=_NUMPY[arrow_type])
+        data = typed.tobytes() if typed.size == 0 else typed
+        length = len(typed)
+    mask, nulls = _validity(valid, length)
+    return pa.Array.from_buffers(arrow_type, length, [mask, pa.py_buffer(data)], nulls)
+
+
+def strings(values: Iterable[str | None]) -> pa.Array:
+    """A plain string array; None is null."""
+    items = list(values)
+    encoded = [b"" if item is None else item.encode("utf-8", "replace") for item in items]
+    offsets = np.zeros(len(items) + 1, dtype=np.int32)
+    np.cumsum([len(item) for item in encoded], out=offsets[1:])
+    valid = np.fromiter((item is not None for item in items), dtype=np.bool_, count=len(items))
+    mask, nulls = _validity(valid, len(items))
+    buffers = [mask, pa.py_buffer(offsets.tobytes()), pa.py_buffer(b"".join(encoded))]
+    return pa.Array.from_buffers(pa.string(), len(items), buffers, nulls)
+
+
+def dictionary(
+    codes: npt.ArrayLike, words: Sequence[str], valid: npt.NDArray[np.bool_] | None = None
+) -> pa.Array:
+    """A dictionary-encoded string array from codes into `words`."""
+    safe = np.asarray(codes, dtype=np.int32)
+    if valid is not None:
+        safe = np.where(valid, safe, 0).astype(np.int32)
+    indices = numbers(safe, pa.int32(), valid)
+    return pa.DictionaryArray.from_arrays(indices, strings(words))
+
+
+def encode(values: Iterable[str | None]) -> pa.Array:
+    """A dictionary-encoded string array from plain strings; for few rows, not for activities."""
+    words: dict[str, int] = {}
+    codes = [-1 if item is None else words.setdefault(item, len(words)) for item in values]
+    array = np.asarray(codes, dtype=np.int32)
+    return dictionary(np.maximum(array, 0), list(words), array >= 0)
+
+
+def lists(values: Iterable[Sequence[float] | None], item_type: pa.DataType) -> pa.Array:
+    """A list array; None is null."""
+    items = list(values)
+    offsets = np.zeros(len(items) + 1, dtype=np.int32)
+    np.cumsum([0 if item is None else len(item) for item in items], out=offsets[1:])
+    flat = [x for item in items if item is not None for x in item]
+    valid = np.fromiter((item is not None for item in items), dtype=np.bool_, count=len(items))
+    mask, nulls = _validity(valid, len(items))
+    return pa.Array.from_buffers(
+        pa.list_(item_type),
+        len(items),
+        [mask, pa.py_buffer(offsets.tobytes())],
+        nulls,
+        children=[numbers(np.asarray(flat, dtype=_NUMPY[item_type]), item_type)],
+    )
+
+
+def _nulls(arrow_type: pa.DataType, rows: int) -> pa.Array:
+    absent = np.zeros(rows, dtype=np.bool_)
+    if pa.types.is_dictionary(arrow_type):
+        return dictionary(np.zeros(rows, dtype=np.int32), [""] if rows else [], absent)
+    if pa.types.is_string(arrow_type):
+        return strings([None] * rows)
+    if pa.types.is_list(arrow_type):
+        return lists([None] * rows, arrow_type.value_type)
+    return numbers(absent if arrow_type == pa.bool_() else np.zeros(rows), arrow_type, absent)
+
+
+def make_table(name: str, rows: int, columns: Mapping[str, Any]) -> pa.Table:
+    """A table of the schema from its columns; nullable columns that are not given are null.
+
+    Args:
+        name: name of the table.
+        rows: number of rows.
+        columns: by column name, an Arrow array of the declared type, or something that `numbers`
+            takes where the column is numeric and has no null.
+
+    Raises:
+        TypeError: a column is unknown, missing though it may not be null, or of another type.
+    """
+    declared = TABLES[name]
+    unknown = set(columns) - set(declared.names)
+    if unknown:
+        raise TypeError(f"table {name} has no column {', '.join(sorted(unknown))}")
+    arrays = []
+    for column in declared.columns:
+        given = columns.get(column.name)
+        if given is None:
+            if not column.nullable and rows:
+                raise TypeError(f"table {name} needs column {column.name}")
+            arrays.append(_nulls(column.type, rows))
+        elif isinstance(given, pa.Array | pa.ChunkedArray):
+            if given.type != column.type:
+                raise TypeError(f"{name}.{column.name} is {given.type}, not {column.type}")
+            arrays.append(given)
+        else:
+            arrays.append(numbers(given, column.type))
+    return pa.Table.from_arrays(arrays, schema=declared.schema)
+
+
+def _one(array: pa.Array | pa.ChunkedArray) -> pa.Array:
+    if isinstance(array, pa.ChunkedArray):
+        return array.combine_chunks() if array.num_chunks != 1 else array.chunk(0)
+    return array
+
+
+def valid_of(array: pa.Array | pa.ChunkedArray) -> npt.NDArray[np.bool_]:
+    """True where a value is not null; one flag a row."""
+    one = _one(array)
+    mask = one.buffers()[0]
+    if mask is None or one.null_count == 0:
+        return np.ones(len(one), dtype=np.bool_)
+    bits = np.unpackbits(np.frombuffer(mask, dtype=np.uint8), bitorder="little")
+    return bits[one.offset : one.offset + len(one)].astype(np.bool_)
+
+
+def as_numpy(array: pa.Array | pa.ChunkedArray) -> npt.NDArray[Any]:
+    """The values of a numeric or boolean array, without copying where that is possible.
+
+    What stands where the value is null is arbitrary: ask `valid_of`.
+    """
+    one = _one(array)
+    data = one.buffers()[1]
+    if one.type == pa.bool_():
+        if data is None:
+            return np.zeros(0, dtype=np.bool_)
+        bits = np.unpackbits(np.frombuffer(data, dtype=np.uint8), bitorder="little")
+        return bits[one.offset : one.offset + len(one)].astype(np.bool_)
+    if data is None:
+        return np.zeros(0, dtype=_NUMPY[one.type])
+    values = np.frombuffer(data, dtype=_NUMPY[one.type])
+    return values[one.offset : one.offset + len(one)]
+
+
+def codes_of(array: pa.Array | pa.ChunkedArray) -> tuple[npt.NDArray[np.int32], list[str]]:
+    """Codes and words of a dictionary-encoded string array; null is code -1."""
+    if isinstance(array, pa.ChunkedArray) and array.num_chunks != 1:
+        array = array.unify_dictionaries().combine_chunks()
+        if isinstance(array, pa.ChunkedArray):
+            array = array.chunk(0) if array.num_chunks else encode([])
+    one = _one(array)
+    codes = np.where(valid_of(one.indices), as_numpy(one.indices), -1).astype(np.int32)
+    return codes, one.dictionary.to_pylist()
