@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The border between the command line and the shell: errors, exit codes, interrupts, pipes.
+
+Exit codes: 0 done; 1 a gate failed, and nothing else; 2 wrong usage; 3 input unreadable; 4 no GPU
+work, or a gate that cannot be decided; 5 a needed tool is missing; 70 a bug of ours; 130
+interrupted. A closed pipe ends quietly with 0.
+"""
+
+import os
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from pathlib import Path
+from types import TracebackType
+from typing import Final
+
+import click
+
+from graphtrace import __version__
+from graphtrace.model.untrusted import visible
+from graphtrace.model.errors import GraphtraceError, InternalError, UsageError
+
+__all__ = ["INTERRUPTED", "run_guarded"]
+
+INTERRUPTED: Final = 130
+
+
+def run_guarded(run: Callable[[Sequence[str]], int], args: Sequence[str]) -> int:
+    """Run a command and turn what it raises into sentences and an exit code.
+
+    Args:
+        run: takes the arguments and returns an exit code.
+        args: the arguments after the program's name.
+    """
+    json = _wants_json(args)
+    sys.excepthook = _bug_hook(json=json)
+    try:
+        code = run(args)
+        sys.stdout.flush()
+    except GraphtraceError as error:
+        return _report(error, json=json)
+    except click.ClickException as error:
+        return _report(_from_click(error), json=json)
+    except (KeyboardInterrupt, click.Abort):
+        sys.stderr.write("\ninterrupted\n")
+        return INTERRUPTED
+    except BrokenPipeError:
+        # Python flushes stdout once more at exit; give it somewhere to go.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    return code
+
+
+def _wants_json(args: Sequence[str]) -> bool:
+    own = list(args[: args.index("--")] if "--" in args else args)
+    pairs = pairwise(own)
+    return "--format=json" in own or ("--format", "json") in pairs
+
+
+def _report(error: GraphtraceError, *, json: bool) -> int:
+    _say(error)
+    if json:
+        from graphtrace.report.json import render_error
+
+        sys.stdout.write(render_error(error) + "\n")
+        sys.stdout.flush()
+    return error.exit_code
+
+
+def _say(error: GraphtraceError) -> None:
+    lines = (f"error: {error.what}", f"  why: {error.why}", f"   do: {error.do}")
+    sys.stderr.write("\n".join(visible(line) for line in lines) + "\n")
+    if os.environ.get("GRAPHTRACE_DEBUG") == "1":
+        traceback.print_exception(error)
+
+
+def _from_click(error: click.ClickException) -> UsageError:
+    what = error.format_message().replace("\n", " ").strip()
+    ctx = getattr(error, "ctx", None)
+    command = ctx.command_path if ctx is not None else "graphtrace"
+    return UsageError(
+        what if what.endswith((".", "?", "!")) else f"{what}.",
+        "The command line is not one that graphtrace knows.",
+        f"See '{command} --help'.",
+    )
+
+
+def _bug_hook(
+    *, json: bool
+) -> Callable[[type[BaseException], BaseException, TracebackType | None], None]:
+    """An excepthook for what nobody caught: three lines and exit code 70."""
+
+    def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        if os.environ.get("GRAPHTRACE_DEBUG") == "1":
+            traceback.print_exception(kind, error, trace)
+        frame = traceback.extract_tb(trace)[-1] if trace is not None else None
+        where = f"{Path(frame.filename).name}:{frame.lineno}" if frame else "unknown place"
+        bug = InternalError(
+            f"graphtrace {__version__} failed: {kind.__name__} at {where}: {error}",
+            "This is a bug in graphtrace, not in your program or file.",
+            "Run again with GRAPHTRACE_DEBUG=1 and report the traceback.",
+        )
+        raise SystemExit(_report(bug, json=json))
+
+    return hook
