@@ -5,7 +5,7 @@ import fcntl
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -44,6 +44,15 @@ def pytest_report_header() -> str:
     tools = [tool for tool in ("ncu", "nsys", "chromium", "nvidia-smi") if shutil.which(tool)]
     real = str(data) if data.is_dir() else "none (tests on them skip; set GRAPHTRACE_DATA)"
     return f"real profiler files: {real}; tools: {', '.join(tools) or 'none'}"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Report every skip of one reason at one place, so that the summary has one line for it."""
+    report = yield
+    if report.skipped and isinstance(report.longrepr, tuple):
+        report.longrepr = (__file__, 1, report.longrepr[2])
+    return report
 
 
 @pytest.fixture(scope="session")
