@@ -3,7 +3,8 @@
 
 Exit codes: 0 done; 1 a gate failed, and nothing else; 2 wrong usage; 3 input unreadable; 4 no GPU
 work, or a gate that cannot be decided; 5 a needed tool is missing; 70 a bug of ours; 130
-interrupted. A closed pipe ends quietly with 0.
+interrupted. A closed pipe ends quietly with 0. `capture` answers 125 to each of ours, as `env`
+does: every other code is the program's own.
 """
 
 import os
@@ -18,12 +19,13 @@ from typing import Final
 import click
 
 from graphtrace import __version__
-from graphtrace.model.untrusted import visible
 from graphtrace.model.errors import GraphtraceError, InternalError, UsageError
+from graphtrace.model.untrusted import visible
 
-__all__ = ["INTERRUPTED", "run_guarded"]
+__all__ = ["BEFORE_CHILD", "INTERRUPTED", "run_guarded"]
 
 INTERRUPTED: Final = 130
+BEFORE_CHILD: Final = 125
 
 
 def run_guarded(run: Callable[[Sequence[str]], int], args: Sequence[str]) -> int:
@@ -39,9 +41,12 @@ def run_guarded(run: Callable[[Sequence[str]], int], args: Sequence[str]) -> int
         code = run(args)
         sys.stdout.flush()
     except GraphtraceError as error:
-        return _report(error, json=json)
+        return _code(_report(error, json=json), args)
+    except click.exceptions.NoArgsIsHelpError as error:
+        sys.stderr.write(f"{error.format_message()}\n")
+        return UsageError.exit_code
     except click.ClickException as error:
-        return _report(_from_click(error), json=json)
+        return _code(_report(_from_click(error), json=json), args)
     except (KeyboardInterrupt, click.Abort):
         sys.stderr.write("\ninterrupted\n")
         return INTERRUPTED
@@ -50,6 +55,10 @@ def run_guarded(run: Callable[[Sequence[str]], int], args: Sequence[str]) -> int
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     return code
+
+
+def _code(code: int, args: Sequence[str]) -> int:
+    return BEFORE_CHILD if args[:1] == ["capture"] else code
 
 
 def _wants_json(args: Sequence[str]) -> bool:

@@ -6,16 +6,12 @@ import resource
 import signal
 import sys
 from pathlib import Path
-from typing import Final
 
 import click
 
-from graphtrace.model.errors import GraphtraceError
 from graphtrace.model.untrusted import visible
 
 __all__ = ["command"]
-
-_BEFORE_CHILD: Final = 125
 
 
 @click.command(
@@ -62,11 +58,7 @@ def command(
     from graphtrace.capture.launcher import LaunchOptions, launch
 
     options = LaunchOptions(output=output, depth=depth, stages=stages, force=force)
-    try:
-        result = launch(program, options)
-    except GraphtraceError as error:
-        error.exit_code = _BEFORE_CHILD  # type: ignore[misc] # this one error, not its class
-        raise
+    result = launch(program, options)
     for sentence in result.sentences:
         click.echo(f"graphtrace: {visible(sentence)}", err=True)
     if result.signal is not None:
