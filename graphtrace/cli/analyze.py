@@ -82,11 +82,12 @@ def command(
     from graphtrace.analysis.options import parse_settings
     from graphtrace.ingest.load import load
 
+    options = parse_settings(settings)
     trace = load(*inputs)
     analysis, attributed = run(
         trace,
         only=None if only is None else [name.strip() for name in only.split(",")],
-        options=parse_settings(settings),
+        options=options,
         fail_over=limits,
     )
     rendered = [write(analysis, attributed) for write in writers]

@@ -63,11 +63,12 @@ def write_output(output: Path, text: str) -> None:
     Raises:
         OutputError: the folder is read-only, the disk is full.
     """
+    content = text.encode("utf-8", "backslashreplace")
     try:
         if os.path.lexists(output) and not output.is_file():
-            output.write_text(text, encoding="utf-8")
+            output.write_bytes(content)
             return
-        _replace(output.resolve() if output.is_symlink() else output, text)
+        _replace(output.resolve() if output.is_symlink() else output, content)
     except OSError as error:
         raise OutputError(
             f"{output} could not be written.",
@@ -76,12 +77,12 @@ def write_output(output: Path, text: str) -> None:
         ) from error
 
 
-def _replace(output: Path, text: str) -> None:
+def _replace(output: Path, content: bytes) -> None:
     handle, name = tempfile.mkstemp(prefix=".graphtrace-", dir=output.parent)
     beside = Path(name)
     try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="") as stream:
-            stream.write(text)
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(content)
             stream.flush()
             os.fsync(stream.fileno())
         mask = os.umask(0)
