@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The verdict in a sentence, and findings as cards: where, how much, why, what to do, the proof."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from graphtrace.model.analysis import Analysis, Evidence, Finding, Mode
+from graphtrace.views.names import visible
+from graphtrace.views.numbers import duration, exact, plural, quantity, share
+
+__all__ = ["FindingCard", "Proof", "VerdictView", "finding_cards", "mode_text", "verdict_view"]
+
+
+@dataclass(frozen=True, slots=True)
+class VerdictView:
+    """`word` is one of Findings, Clean, Cannot tell; `sentence` says it in full."""
+
+    word: str
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """One number behind a finding: short, exact, and how it was measured."""
+
+    name: str
+    text: str
+    exact: str
+    mode: str
+
+
+@dataclass(frozen=True, slots=True)
+class FindingCard:
+    """A finding ready to draw; every text is safe to show.
+
+    Attributes:
+        gain: what would come back, in words.
+        share: ratio 0 to 1 that a bar may draw, None where it is unknown.
+    """
+
+    number: int
+    id: str
+    title: str
+    analyzer: str
+    severity: str
+    confidence: str
+    where: str
+    kernel: str | None
+    gain: str
+    share: float | None
+    proofs: tuple[Proof, ...]
+    why: str
+    do: str
+    prove: str
+
+
+def mode_text(mode: Mode | None) -> str:
+    """How a value was measured: `cache flushed, clock base, 8 passes`; empty where unknown."""
+    if mode is None:
+        return ""
+    said = []
+    if mode.cache != "unknown":
+        said.append(f"cache {mode.cache}")
+    if mode.clock != "unknown":
+        said.append("clock not locked" if mode.clock == "none" else f"clock {mode.clock}")
+    if mode.passes is not None:
+        said.append(plural(mode.passes, "pass", "passes"))
+    return ", ".join(said)
+
+
+def _proof(evidence: Evidence) -> Proof:
+    value = evidence.value
+    text = visible(value) if isinstance(value, str) else quantity(value, evidence.unit)
+    full = visible(exact(value, evidence.unit))
+    return Proof(visible(evidence.name), text, full, mode_text(evidence.mode))
+
+
+def _gain(finding: Finding) -> str:
+    if finding.recoverable_ns is not None:
+        said = f"{duration(finding.recoverable_ns)} recoverable"
+        if finding.share is not None:
+            said += f", {share(finding.share)} of {finding.share_of}"
+        if finding.claimed_ns is not None and finding.claimed_ns > finding.recoverable_ns:
+            said += f" ({duration(finding.claimed_ns)} before overlaps)"
+        return said
+    if finding.share is not None:
+        return f"{share(finding.share)} of the {finding.share_of}'s own time"
+    return "gain unknown"
+
+
+def _results(results: Sequence[str]) -> str:
+    shown = ", ".join(visible(result) for result in results[:3])
+    return shown if len(results) <= 3 else f"{shown} and {len(results) - 3} more"
+
+
+def _where(finding: Finding) -> str:
+    said = [] if finding.stage is None else [f"stage {visible(finding.stage)}"]
+    if finding.results:
+        said.append(_results(finding.results))
+    if finding.device is not None:
+        said.append(f"device {finding.device}")
+    if finding.replays is not None:
+        said.append(plural(finding.replays, "replay"))
+    return ", ".join(said)
+
+
+def finding_cards(findings: Sequence[Finding]) -> tuple[FindingCard, ...]:
+    """Cards in the order of the findings, which is their rank."""
+    return tuple(
+        FindingCard(
+            number=number,
+            id=finding.id,
+            title=finding.kind.replace("_", " "),
+            analyzer=finding.analyzer,
+            severity=finding.severity,
+            confidence=finding.confidence,
+            where=_where(finding),
+            kernel=None if finding.kernel is None else visible(finding.kernel),
+            gain=_gain(finding),
+            share=finding.share,
+            proofs=tuple(_proof(evidence) for evidence in finding.evidence),
+            why=visible(finding.why),
+            do=visible(finding.do),
+            prove=visible(finding.prove),
+        )
+        for number, finding in enumerate(findings, 1)
+    )
+
+
+def _asked(analysis: Analysis) -> str:
+    open_questions = len(analysis.abstentions)
+    if not open_questions:
+        return ""
+    verb = "needs" if open_questions == 1 else "need"
+    return f" {plural(open_questions, 'question')} {verb} another run."
+
+
+def verdict_view(analysis: Analysis) -> VerdictView:
+    """The verdict with the figure that matters most."""
+    if analysis.verdict == "clean":
+        looked = plural(len(analysis.kernels), "kernel row")
+        return VerdictView("Clean", f"Nothing above the thresholds in {looked}.{_asked(analysis)}")
+    if analysis.verdict == "cannot_tell":
+        return VerdictView("Cannot tell", f"The data given does not decide it.{_asked(analysis)}")
+    cards = finding_cards(analysis.findings[:1])
+    high = sum(finding.severity == "high" for finding in analysis.findings)
+    said = plural(len(analysis.findings), "finding")
+    said += f", {high} of high severity." if high else "."
+    total = [f.recoverable_ns for f in analysis.findings if f.recoverable_ns is not None]
+    if total:
+        said += f" {duration(sum(total))} would come back in all."
+    if cards:
+        card = cards[0]
+        said += f" First: {card.title}, {card.gain}."
+    return VerdictView("Findings", said + _asked(analysis))

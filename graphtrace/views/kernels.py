@@ -1,0 +1,254 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Kernel tables: one for results of Nsight Compute, one for kernels of a timeline.
+
+The two are never mixed: an ncu duration is measured with the kernel alone on the device.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from graphtrace.model.analysis import KernelRow, MetricValue
+from graphtrace.views.names import visible
+from graphtrace.views.numbers import ABSENT, Cell, cell, count, duration, exact, significant
+
+__all__ = [
+    "NCU_COLUMNS",
+    "KernelLine",
+    "MetricColumn",
+    "NcuTable",
+    "TimelineTable",
+    "metric_of",
+    "ncu_table",
+    "timeline_table",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class MetricColumn:
+    """A column: its heading, the unit left out of the cells, and metrics in order of preference."""
+
+    key: str
+    heading: str
+    group: str
+    unit: str
+    names: tuple[str, ...]
+    meaning: str
+
+
+NCU_COLUMNS: Final[tuple[MetricColumn, ...]] = (
+    MetricColumn(
+        "achieved",
+        "achieved",
+        "occupancy",
+        "%",
+        ("sm__warps_active.avg.pct_of_peak_sustained_active",),
+        "Achieved occupancy: warps resident while the SM is active, of the most it can hold",
+    ),
+    MetricColumn(
+        "theoretical",
+        "theoretical",
+        "occupancy",
+        "%",
+        ("sm__maximum_warps_per_active_cycle_pct",),
+        "Theoretical occupancy: what registers, shared memory and block size allow",
+    ),
+    MetricColumn(
+        "waves",
+        "waves",
+        "occupancy",
+        "",
+        ("launch__waves_per_multiprocessor",),
+        "Waves: how often the grid fills the device",
+    ),
+    MetricColumn(
+        "l2_throughput",
+        "L2 thr.",
+        "memory",
+        "%",
+        (
+            "lts__throughput.avg.pct_of_peak_sustained_elapsed",
+            "lts__t_sectors.avg.pct_of_peak_sustained_elapsed",
+        ),
+        "L2 throughput, of the peak",
+    ),
+    MetricColumn(
+        "l2_hit", "L2 hit", "memory", "%", ("lts__t_sector_hit_rate.pct",), "L2 sector hit rate"
+    ),
+    MetricColumn(
+        "l1_hit", "L1 hit", "memory", "%", ("l1tex__t_sector_hit_rate.pct",), "L1 sector hit rate"
+    ),
+    MetricColumn(
+        "dram_read",
+        "DRAM rd",
+        "memory",
+        "",
+        ("dram__bytes_read.sum", "dram__bytes_op_read.sum"),
+        "Bytes read from device memory",
+    ),
+    MetricColumn(
+        "dram_write",
+        "DRAM wr",
+        "memory",
+        "",
+        ("dram__bytes_write.sum", "dram__bytes_op_write.sum"),
+        "Bytes written to device memory",
+    ),
+    MetricColumn(
+        "sectors_ld",
+        "sect/ld",
+        "memory",
+        "",
+        ("graphtrace__sectors_per_request_ld",),
+        "32-byte sectors per global load request",
+    ),
+    MetricColumn(
+        "sectors_st",
+        "sect/st",
+        "memory",
+        "",
+        ("graphtrace__sectors_per_request_st",),
+        "32-byte sectors per global store request",
+    ),
+)
+"""What an ncu row shows after name and duration; metric names are those of the sections of Nsight
+Compute 2022.3 and 2024.1 (SpeedOfLight, Occupancy, LaunchStats, MemoryWorkloadAnalysis)."""
+
+
+@dataclass(frozen=True, slots=True)
+class KernelLine:
+    """One kernel.
+
+    Attributes:
+        number: position in the table, from 1.
+        name: the full name, safe to show; whoever draws it shortens it to its width.
+        stage: stage path, None where it has none.
+        where: `report.ncu-rep#3` for an ncu result, else None.
+        launch: grid and block, as `(12, 1, 1) x (256, 1, 1)`.
+        count, duration, mean: launches, total and mean time.
+        cells: one a column of the table.
+        stalls: stall reasons with warps stalled per issue, the longest first.
+    """
+
+    number: int
+    name: str
+    stage: str | None
+    where: str | None
+    launch: str | None
+    count: Cell
+    duration: Cell
+    mean: Cell
+    cells: tuple[Cell, ...] = ()
+    stalls: tuple[tuple[str, float], ...] = ()
+
+    @property
+    def top_stall(self) -> Cell:
+        """The stall reason with most warps waiting per issue."""
+        if not self.stalls:
+            return Cell(ABSENT, "not measured")
+        reason, warps = self.stalls[0]
+        said = "; ".join(f"{name} {value:.6g}" for name, value in self.stalls)
+        return Cell(f"{reason} {significant(warps)}", f"warps stalled per issue: {said}", warps)
+
+
+@dataclass(frozen=True, slots=True)
+class NcuTable:
+    """Results of Nsight Compute, longest first. `left_out` rows are not among the lines."""
+
+    columns: tuple[MetricColumn, ...]
+    lines: tuple[KernelLine, ...]
+    left_out: int
+    notes: tuple[str, ...]
+    """Why cells are invalid, in the order of the letters that mark them."""
+
+
+@dataclass(frozen=True, slots=True)
+class TimelineTable:
+    """Kernels of a timeline by stage, longest in total first."""
+
+    lines: tuple[KernelLine, ...]
+    left_out: int
+    total_ns: int
+
+
+def metric_of(row: KernelRow, column: MetricColumn) -> tuple[str, MetricValue | None]:
+    """The first of the column's metrics that the row has, with its name."""
+    for name in column.names:
+        if name in row.metrics:
+            return name, row.metrics[name]
+    return column.names[0], None
+
+
+def _launch(row: KernelRow) -> str | None:
+    if row.grid is None or row.block is None:
+        return None
+    return f"grid {'x'.join(map(str, row.grid))}, block {'x'.join(map(str, row.block))}"
+
+
+def _stalls(row: KernelRow) -> tuple[tuple[str, float], ...]:
+    # "selected" is the warp that issues: not a stall.
+    waits = [(k.replace("_", " "), v) for k, v in row.stalls.items() if k != "selected" and v > 0]
+    return tuple(sorted(waits, key=lambda pair: (-pair[1], pair[0])))
+
+
+def _time(ns: float | None) -> Cell:
+    return Cell(duration(ns), exact(ns, "ns"), ns)
+
+
+def _line(number: int, row: KernelRow, cells: tuple[Cell, ...]) -> KernelLine:
+    mean = None if row.total_ns is None or not row.count else row.total_ns / row.count
+    return KernelLine(
+        number=number,
+        name=visible(row.name),
+        stage=None if row.stage is None else visible(row.stage),
+        where=None if row.result is None else visible(row.result),
+        launch=_launch(row),
+        count=Cell(count(row.count), exact(row.count, ""), row.count),
+        duration=_time(row.total_ns),
+        mean=_time(mean),
+        cells=cells,
+        stalls=_stalls(row),
+    )
+
+
+def _ordered(rows: Sequence[KernelRow], source: str) -> list[KernelRow]:
+    chosen = [row for row in rows if row.source == source]
+    return sorted(chosen, key=lambda row: -(row.total_ns or 0))
+
+
+def ncu_table(rows: Sequence[KernelRow], *, limit: int, truncated: int = 0) -> NcuTable | None:
+    """The ncu results among the rows, None where there are none.
+
+    Args:
+        rows: kernels of an analysis.
+        limit: lines at most.
+        truncated: rows that the analysis itself left out.
+    """
+    ordered = _ordered(rows, "ncu")
+    if not ordered:
+        return None
+    notes: dict[str, None] = {}
+    lines = []
+    for number, row in enumerate(ordered[:limit], 1):
+        cells = []
+        for column in NCU_COLUMNS:
+            name, metric = metric_of(row, column)
+            made = cell(metric, name, column.unit)
+            if made.invalid is not None:
+                notes.setdefault(made.invalid)
+            cells.append(made)
+        lines.append(_line(number, row, tuple(cells)))
+    left = max(0, len(ordered) - limit) + truncated
+    return NcuTable(NCU_COLUMNS, tuple(lines), left, tuple(visible(note) for note in notes))
+
+
+def timeline_table(
+    rows: Sequence[KernelRow], *, limit: int, truncated: int = 0
+) -> TimelineTable | None:
+    """The kernels of a timeline among the rows, None where there are none."""
+    ordered = _ordered(rows, "timeline")
+    if not ordered:
+        return None
+    lines = tuple(_line(number, row, ()) for number, row in enumerate(ordered[:limit], 1))
+    total = sum(row.total_ns or 0 for row in ordered)
+    return TimelineTable(lines, max(0, len(ordered) - limit) + truncated, total)
