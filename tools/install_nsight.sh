@@ -19,14 +19,10 @@ have() {
 link_importer() {
     # nsys looks for its importer beside its real path; Debian keeps it elsewhere.
     local importer=/usr/lib/nsight-systems/host-linux-x64
-    local target
-    target=$(dirname "$(dirname "$(readlink -f "$(command -v nsys)")")")
-    [ -d "$importer" ] || return 0
-    for folder in "$target" /usr/lib/x86_64-linux-gnu/nsight-systems; do
-        if [ -d "$folder/target-linux-x64" ] && [ ! -e "$folder/host-linux-x64" ]; then
-            ln -s "$importer" "$folder/host-linux-x64" || return 1
-        fi
-    done
+    local target=/usr/lib/x86_64-linux-gnu/nsight-systems
+    if [ -d "$importer" ] && [ -d "$target" ] && [ ! -e "$target/host-linux-x64" ]; then
+        ln -s "$importer" "$target/host-linux-x64"
+    fi
 }
 
 install_packages() {

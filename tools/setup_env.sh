@@ -50,7 +50,7 @@ if ! .venv/bin/python -c 'import pip' >/dev/null 2>&1; then
 fi
 
 pip() {
-    .venv/bin/python -m pip install --quiet --disable-pip-version-check "$@"
+    .venv/bin/python -m pip install -qq --disable-pip-version-check "$@"
 }
 
 if ! command -v nvidia-smi >/dev/null 2>&1 && ! .venv/bin/python -c 'import torch' 2>/dev/null; then

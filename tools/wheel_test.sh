@@ -20,7 +20,7 @@ echo "wheel-test: building" >&2
 echo "wheel-test: installing in a fresh environment" >&2
 .venv/bin/python -m venv "$work/venv"
 pip() {
-    "$work/venv/bin/python" -m pip install --quiet --disable-pip-version-check "$@"
+    "$work/venv/bin/python" -m pip install -qq --disable-pip-version-check "$@"
 }
 if ! command -v nvidia-smi >/dev/null 2>&1; then
     # Unquoted on purpose: it may carry options, such as an index of CPU builds.
