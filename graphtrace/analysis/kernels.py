@@ -35,7 +35,7 @@ KEPT: Final = 1000
 
 _STALLS: Final = 5
 _SHORT_NS: Final = 20_000
-"""Below it, hits and lookups of two passes differ too much (CAPTURE 4, forum 120341)."""
+"""Below it, hits and lookups of two passes differ too much (NVIDIA forum 120341)."""
 
 _SECTORS_LD: Final = "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum"
 _SECTORS_ST: Final = "l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum"
@@ -81,7 +81,7 @@ _DERIVED: Final = (
     ("graphtrace__sectors_per_request_ld", _SECTORS_LD, _REQUESTS_LD),
     ("graphtrace__sectors_per_request_st", _SECTORS_ST, _REQUESTS_ST),
 )
-# Their hits and their lookups are counters of two passes on all seven chips (CAPTURE 4).
+# Their hits and lookups come from two passes on every chip that ncu was asked about.
 _TWO_PASSES: Final = frozenset(
     {
         "lts__t_sector_hit_rate.pct",

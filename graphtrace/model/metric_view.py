@@ -33,6 +33,7 @@ __all__ = [
     "WARP_LATENCY",
     "WAVES",
     "MetricView",
+    "function_name",
     "invalid_rate",
     "launch_shape",
 ]
@@ -60,7 +61,7 @@ L2_PCT: Final = (
     "lts__t_sectors.avg.pct_of_peak_sustained_elapsed",
     "lts__throughput.avg.pct_of_peak_sustained_elapsed",
 )
-# GB20x counts DRAM bytes by operation (CAPTURE 5).
+# GB20x counts DRAM bytes by operation.
 DRAM_READ: Final = ("dram__bytes_read.sum", "dram__bytes_op_read.sum")
 DRAM_WRITE: Final = ("dram__bytes_write.sum", "dram__bytes_op_write.sum")
 # The section files of 2022.3 and later use the gpu__ spelling, --metrics lists the dram__ ones.
@@ -110,7 +111,7 @@ class MetricView:
         self.ncu_ids: npt.NDArray[np.int32] = as_numpy(results.column("ncu_id"))
         self.names: list[str] = results.column("name").to_pylist()
         functions = results.column("function").to_pylist()
-        self.functions = [f or _function(n) for f, n in zip(functions, self.names, strict=True)]
+        self.functions = [f or function_name(n) for f, n in zip(functions, self.names, strict=True)]
         self.grid = _shapes(results, "grid")
         self.block = _shapes(results, "block")
         self.modes = _modes(results)
@@ -196,7 +197,7 @@ def _positions(keys: npt.NDArray[np.int32], wanted: npt.NDArray[np.int32]) -> np
     return np.where(keys[order][at] == wanted, order[at], -1).astype(np.int64)
 
 
-def _function(name: str) -> str:
+def function_name(name: str) -> str:
     """Function name of a demangled kernel: no result type, namespace, template or argument."""
     head = re.split(r"[<(]", name, maxsplit=1)[0].strip() or name
     return head.split(" ")[-1].split("::")[-1]

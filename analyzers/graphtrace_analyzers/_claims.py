@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the analyzers of ncu results share: severity, grouping of launches, commands, wording."""
+
+import shlex
+from collections.abc import Iterable
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from graphtrace.model.metric_view import MetricView
+from graphtrace.model.vocabulary import Severity
+
+__all__ = [
+    "PROGRAM",
+    "fingerprint",
+    "launches",
+    "longest",
+    "ncu_command",
+    "percent",
+    "ratio",
+    "severity",
+    "some",
+    "weighted",
+]
+
+PROGRAM: Final = "./your_program"
+"""Stands for the program in commands: no report says how it was started."""
+
+_HIGH: Final = 0.20
+"""NVIDIA's tail rule reports from here on."""
+_MEDIUM: Final = 0.05
+"""NVIDIA's workload imbalance rule reports from here on."""
+
+
+def severity(share: float) -> Severity:
+    """How much a share of the time matters. It orders and colours, and decides nothing."""
+    if share >= _HIGH:
+        return "high"
+    return "medium" if share >= _MEDIUM else "low"
+
+
+def fingerprint(view: MetricView, row: int) -> str:
+    """Kernel and launch shape: the same in another run of the program."""
+    shape = [*view.grid[row].tolist(), *view.block[row].tolist()]
+    return f"{view.names[row]}|{'x'.join(map(str, shape))}"
+
+
+def launches(view: MetricView, flagged: npt.NDArray[np.bool_]) -> list[list[int]]:
+    """The flagged results, those of one kernel and launch shape together."""
+    groups: dict[str, list[int]] = {}
+    for row in np.flatnonzero(flagged).tolist():
+        groups.setdefault(fingerprint(view, row), []).append(row)
+    return list(groups.values())
+
+
+def longest(view: MetricView, rows: Iterable[int]) -> int:
+    """The result that took longest."""
+    return max(rows, key=lambda row: float(np.nan_to_num(view.duration_ns[row])))
+
+
+def weighted(view: MetricView, rows: list[int], share: npt.NDArray[np.float64]) -> float:
+    """Mean of a share over these results, weighted by their durations."""
+    times = np.nan_to_num(view.duration_ns[rows])
+    shares = share[rows]
+    mean = float(shares @ times / times.sum()) if times.sum() > 0 else float(shares.mean())
+    return min(max(mean, 0.0), 1.0)
+
+
+def ncu_command(function: str, arguments: str) -> str:
+    """Profile one kernel again."""
+    return f"ncu --kernel-name {shlex.quote(function)} {arguments} {PROGRAM}"
+
+
+def percent(share: float) -> str:
+    """A ratio as a percentage of three digits."""
+    return f"{100.0 * share:.3g} %"
+
+
+def ratio(value: float) -> str:
+    """A number of three digits."""
+    return f"{value:.3g}"
+
+
+def some(count: int, total: int, word: str = "result") -> str:
+    """As in "3 of 4 results"."""
+    plural = word if total == 1 else f"{word}s"
+    return f"{count} of {total} {plural}"
