@@ -35,6 +35,7 @@ class FindingCard:
 
     Attributes:
         gain: what would come back, in words.
+        overlap: how much of the claim was left to other findings; empty where none was.
         share: ratio 0 to 1 that a bar may draw, None where it is unknown.
     """
 
@@ -47,6 +48,7 @@ class FindingCard:
     where: str
     kernel: str | None
     gain: str
+    overlap: str
     share: float | None
     proofs: tuple[Proof, ...]
     why: str
@@ -80,12 +82,17 @@ def _gain(finding: Finding) -> str:
         said = f"{duration(finding.recoverable_ns)} recoverable"
         if finding.share is not None:
             said += f", {share(finding.share)} of {finding.share_of}"
-        if finding.claimed_ns is not None and finding.claimed_ns > finding.recoverable_ns:
-            said += f" ({duration(finding.claimed_ns)} before overlaps)"
         return said
     if finding.share is not None:
         return f"{share(finding.share)} of the {finding.share_of}'s own time"
     return "gain unknown"
+
+
+def _overlap(finding: Finding) -> str:
+    claimed, kept = finding.claimed_ns, finding.recoverable_ns
+    if claimed is None or kept is None or claimed <= kept:
+        return ""
+    return f"{duration(claimed)} claimed, of which other findings hold {duration(claimed - kept)}"
 
 
 def _results(results: Sequence[str]) -> str:
@@ -117,6 +124,7 @@ def finding_cards(findings: Sequence[Finding]) -> tuple[FindingCard, ...]:
             where=_where(finding),
             kernel=None if finding.kernel is None else visible(finding.kernel),
             gain=_gain(finding),
+            overlap=_overlap(finding),
             share=finding.share,
             proofs=tuple(_proof(evidence) for evidence in finding.evidence),
             why=visible(finding.why),
@@ -145,7 +153,9 @@ def verdict_view(analysis: Analysis) -> VerdictView:
     cards = finding_cards(analysis.findings[:1])
     high = sum(finding.severity == "high" for finding in analysis.findings)
     said = plural(len(analysis.findings), "finding")
-    said += f", {high} of high severity." if high else "."
+    if high:
+        said += " of high severity" if high == len(analysis.findings) else f", {high} of them high"
+    said += "."
     total = [f.recoverable_ns for f in analysis.findings if f.recoverable_ns is not None]
     if total:
         said += f" {duration(sum(total))} would come back in all."

@@ -26,12 +26,12 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class MetricColumn:
-    """A column: its heading, the unit left out of the cells, and metrics in order of preference."""
+    """A column: its heading, whether cells leave out the unit, and metrics, the preferred first."""
 
     key: str
     heading: str
     group: str
-    unit: str
+    bare: bool
     names: tuple[str, ...]
     meaning: str
 
@@ -39,17 +39,17 @@ class MetricColumn:
 NCU_COLUMNS: Final[tuple[MetricColumn, ...]] = (
     MetricColumn(
         "achieved",
-        "achieved",
+        "achieved %",
         "occupancy",
-        "%",
+        True,
         ("sm__warps_active.avg.pct_of_peak_sustained_active",),
         "Achieved occupancy: warps resident while the SM is active, of the most it can hold",
     ),
     MetricColumn(
         "theoretical",
-        "theoretical",
+        "theor. %",
         "occupancy",
-        "%",
+        True,
         ("sm__maximum_warps_per_active_cycle_pct",),
         "Theoretical occupancy: what registers, shared memory and block size allow",
     ),
@@ -57,15 +57,15 @@ NCU_COLUMNS: Final[tuple[MetricColumn, ...]] = (
         "waves",
         "waves",
         "occupancy",
-        "",
+        True,
         ("launch__waves_per_multiprocessor",),
         "Waves: how often the grid fills the device",
     ),
     MetricColumn(
         "l2_throughput",
-        "L2 thr.",
+        "L2 thr. %",
         "memory",
-        "%",
+        True,
         (
             "lts__throughput.avg.pct_of_peak_sustained_elapsed",
             "lts__t_sectors.avg.pct_of_peak_sustained_elapsed",
@@ -73,16 +73,21 @@ NCU_COLUMNS: Final[tuple[MetricColumn, ...]] = (
         "L2 throughput, of the peak",
     ),
     MetricColumn(
-        "l2_hit", "L2 hit", "memory", "%", ("lts__t_sector_hit_rate.pct",), "L2 sector hit rate"
+        "l2_hit", "L2 hit %", "memory", True, ("lts__t_sector_hit_rate.pct",), "L2 sector hit rate"
     ),
     MetricColumn(
-        "l1_hit", "L1 hit", "memory", "%", ("l1tex__t_sector_hit_rate.pct",), "L1 sector hit rate"
+        "l1_hit",
+        "L1 hit %",
+        "memory",
+        True,
+        ("l1tex__t_sector_hit_rate.pct",),
+        "L1 sector hit rate",
     ),
     MetricColumn(
         "dram_read",
         "DRAM rd",
         "memory",
-        "",
+        False,
         ("dram__bytes_read.sum", "dram__bytes_op_read.sum"),
         "Bytes read from device memory",
     ),
@@ -90,7 +95,7 @@ NCU_COLUMNS: Final[tuple[MetricColumn, ...]] = (
         "dram_write",
         "DRAM wr",
         "memory",
-        "",
+        False,
         ("dram__bytes_write.sum", "dram__bytes_op_write.sum"),
         "Bytes written to device memory",
     ),
@@ -98,7 +103,7 @@ NCU_COLUMNS: Final[tuple[MetricColumn, ...]] = (
         "sectors_ld",
         "sect/ld",
         "memory",
-        "",
+        True,
         ("graphtrace__sectors_per_request_ld",),
         "32-byte sectors per global load request",
     ),
@@ -106,7 +111,7 @@ NCU_COLUMNS: Final[tuple[MetricColumn, ...]] = (
         "sectors_st",
         "sect/st",
         "memory",
-        "",
+        True,
         ("graphtrace__sectors_per_request_st",),
         "32-byte sectors per global store request",
     ),
@@ -187,7 +192,11 @@ def _launch(row: KernelRow) -> str | None:
 
 def _stalls(row: KernelRow) -> tuple[tuple[str, float], ...]:
     # "selected" is the warp that issues: not a stall.
-    waits = [(k.replace("_", " "), v) for k, v in row.stalls.items() if k != "selected" and v > 0]
+    waits = [
+        (visible(reason).replace("_", " "), warps)
+        for reason, warps in row.stalls.items()
+        if reason != "selected" and warps > 0
+    ]
     return tuple(sorted(waits, key=lambda pair: (-pair[1], pair[0])))
 
 
@@ -233,7 +242,7 @@ def ncu_table(rows: Sequence[KernelRow], *, limit: int, truncated: int = 0) -> N
         cells = []
         for column in NCU_COLUMNS:
             name, metric = metric_of(row, column)
-            made = cell(metric, name, column.unit)
+            made = cell(metric, name, bare=column.bare)
             if made.invalid is not None:
                 notes.setdefault(made.invalid)
             cells.append(made)

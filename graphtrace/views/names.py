@@ -102,7 +102,7 @@ def short_kernel(name: str, width: int) -> str:
     short = full
     if full.endswith(")"):
         short = _without_parameters(_CAST.sub("", full)) or full
-    short = _SCOPE.sub("", short) or full
+    short = _SCOPE.sub("", short).replace("> >", ">>") or full
     # Unbalanced brackets (operator<, a truncated name) cannot be collapsed level by level.
     if short.count("<") == short.count(">"):
         for keep in (2, 1, 0):

@@ -151,13 +151,13 @@ def exact(value: float | str | None, unit: str) -> str:
     return f"{digits} {unit}".rstrip()
 
 
-def cell(metric: MetricValue | None, name: str = "", unit: str | None = None) -> Cell:
+def cell(metric: MetricValue | None, name: str = "", *, bare: bool = False) -> Cell:
     """The cell of a metric.
 
     Args:
         metric: the value, None where it was not measured.
         name: metric name, put into the exact text.
-        unit: unit named by the column's heading and left out of the text, None to show it.
+        bare: the column's heading names the unit, so the text leaves it out.
     """
     if metric is None:
         return Cell(ABSENT, "not measured")
@@ -166,8 +166,8 @@ def cell(metric: MetricValue | None, name: str = "", unit: str | None = None) ->
         return Cell("invalid", f"{name}: invalid{shown}: {metric.invalid}", None, metric.invalid)
     if not _is_number(metric.value):
         return Cell(ABSENT, "not measured")
-    text = quantity(metric.value, metric.unit)
-    if unit is not None and metric.unit == unit:
-        text = text.removesuffix(f" {unit}")
+    text = quantity(metric.value, "%" if metric.unit == "%" else "" if bare else metric.unit)
+    if bare:
+        text = text.removesuffix(" %")
     label = f"{name}: " if name else ""
     return Cell(text, f"{label}{exact(metric.value, metric.unit)}", metric.value)
