@@ -21,6 +21,7 @@ from graphtrace_analyzers._claims import (
     launches,
     longest,
     percent,
+    profiled_share,
     ratio,
     severity,
     some,
@@ -58,15 +59,14 @@ def judge(
             "It is the number of unique bytes that the kernel must read.",
             "Set it to that number, or leave it out.",
         )
-    busy = view.values(*DRAM_PCT)
+    busy = view.rate(*DRAM_PCT)
     must = float(options.compulsory_bytes)
     named = _named(view, options)
     reads, l2 = view.values(*DRAM_READ), _l2_bytes(tables, view)
     modes = view.modes
     clean = np.array([m.passes == 1 and m.cache == "warm" for m in modes], dtype=np.bool_)
-    rate = (busy >= 0.0) & (busy <= 100.0)
-    idle = rate & (busy < options.dram_pct)
-    known = named & clean & rate & np.isfinite(reads) & np.isfinite(l2) & (must > 0.0)
+    idle = busy < options.dram_pct
+    known = named & clean & np.isfinite(busy) & np.isfinite(reads) & np.isfinite(l2) & (must > 0.0)
     high = known & ~idle & (reads >= options.amplification * must)
     fits, exceeds = must <= options.resident * l2, must > options.beyond * l2
     share = np.where(high, 1.0 - must / np.where(high, reads, 1.0), 0.0)
@@ -117,7 +117,7 @@ def _claim(
     }[kind]
     return Claim(
         kind=kind,
-        severity=severity(at_stake),
+        severity=severity(profiled_share(view, rows, at_stake)),
         confidence="medium",
         fingerprint=fingerprint(view, row),
         evidence=(
@@ -127,7 +127,7 @@ def _claim(
             *view.evidence(row, DRAM_READ, DRAM_PCT, DURATION),
         ),
         why=f"It reads {ratio(amplification)} times the bytes it must from DRAM, {fits} L2: at most"
-        f" {percent(at_stake)} of the kernel.",
+        f" {percent(at_stake)} of the kernel comes back.",
         do=remedy,
         prove=_warm(view.functions[row], gb20x=False, output=""),
         share_of_kernel=at_stake,

@@ -8,16 +8,20 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from graphtrace.model.metric_view import MetricView
+from graphtrace.model.metric_view import MEMORY_SOL, SM_SOL, MetricView
 from graphtrace.model.vocabulary import Severity
 
 __all__ = [
     "PROGRAM",
+    "capped",
     "fingerprint",
+    "headroom",
+    "launched",
     "launches",
     "longest",
     "ncu_command",
     "percent",
+    "profiled_share",
     "ratio",
     "severity",
     "some",
@@ -34,10 +38,39 @@ _MEDIUM: Final = 0.05
 
 
 def severity(share: float) -> Severity:
-    """How much a share of the time matters. It orders and colours, and decides nothing."""
+    """How much a share of all the time matters. It orders and colours, and decides nothing."""
     if share >= _HIGH:
         return "high"
     return "medium" if share >= _MEDIUM else "low"
+
+
+def profiled_share(view: MetricView, rows: list[int], share: float) -> float:
+    """A share of these results' time as one of the time of all results: what it matters."""
+    times = np.nan_to_num(view.duration_ns)
+    whole = float(times.sum())
+    return share * float(times[rows].sum()) / whole if whole > 0.0 else share
+
+
+def headroom(view: MetricView) -> npt.NDArray[np.float64]:
+    """What the busiest unit leaves: its work stays the same, so no more than that comes back.
+
+    Returns:
+        Ratio 0 to 1 a result, NaN where one of the two throughputs was not collected.
+    """
+    busiest = np.maximum(view.rate(*SM_SOL), view.rate(*MEMORY_SOL))
+    return np.clip(1.0 - busiest / 100.0, 0.0, 1.0)
+
+
+def capped(
+    share: npt.NDArray[np.float64], limit: npt.NDArray[np.float64]
+) -> npt.NDArray[np.float64]:
+    """The smaller of the two, where the limit is known."""
+    return np.where(np.isfinite(limit), np.minimum(share, limit), share)
+
+
+def launched(count: int) -> str:
+    """As in " in 3 launches"; nothing for one."""
+    return "" if count == 1 else f" in {count} launches"
 
 
 def fingerprint(view: MetricView, row: int) -> str:

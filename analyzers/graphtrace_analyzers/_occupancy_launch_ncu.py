@@ -24,11 +24,15 @@ from graphtrace.model.metric_view import (
 )
 from graphtrace.model.plugin import Claim
 from graphtrace_analyzers._claims import (
+    capped,
     fingerprint,
+    headroom,
+    launched,
     launches,
     longest,
     ncu_command,
     percent,
+    profiled_share,
     ratio,
     severity,
     some,
@@ -45,9 +49,7 @@ _ACTIVE: Final = ("sm__cycles_active.avg",)
 _SCOREBOARD: Final = ("smsp__average_warps_issue_stalled_long_scoreboard_per_issue_active.ratio",)
 _TAIL_METRICS: Final = (*_ACTIVE, SM_ELAPSED[0], *WAVES, *DURATION)
 
-_WARP_SECTIONS: Final = (
-    "--section Occupancy --section SchedulerStats --section WarpStateStats"
-)
+_WARP_SECTIONS: Final = "--section Occupancy --section SchedulerStats --section WarpStateStats"
 
 
 def profiled(
@@ -70,7 +72,7 @@ def profiled(
             no_idle & ~small,
             "Whether a partial last wave leaves SMs idle",
             "active and elapsed SM cycles were not collected",
-            f"--metrics {','.join(_TAIL_METRICS)}",
+            f"--metrics {','.join(_TAIL_METRICS)} -o profile",
         ),
         _abstain(
             view,
@@ -125,8 +127,10 @@ def _low_occupancy(view: MetricView, options: Options) -> tuple[Floats, Flags, F
     wide &= view.duration_ns >= options.tail_min_ns
     issue = view.values(*ISSUE_ACTIVE)
     waiting = _waiting(view)
-    known = np.isfinite(issue) & np.isfinite(waiting)
+    left = headroom(view)
+    known = np.isfinite(issue) & np.isfinite(waiting) & np.isfinite(left)
     costs = (issue < options.issue_active) & (waiting > options.scoreboard_share)
+    costs &= left > 1.0 - options.busiest_pct / 100.0
     return gap, wide & known & costs, wide & ~known
 
 
@@ -151,11 +155,11 @@ def _small_claim(view: MetricView, rows: list[int]) -> Claim:
     blocks, sms = _blocks(view), view.values(*SM_COUNT)
     # NVIDIA's rule LaunchConfiguration: (SMs - blocks) / SMs.
     share = 1.0 - blocks / np.where(sms > 0.0, sms, np.nan)
-    at_stake = weighted(view, rows, share)
+    at_stake = weighted(view, rows, capped(share, headroom(view)))
     count, whole = int(blocks[row]), int(sms[row])
     return Claim(
         kind="small_grid",
-        severity=severity(at_stake),
+        severity=severity(profiled_share(view, rows, at_stake)),
         confidence="medium",
         fingerprint=fingerprint(view, row),
         evidence=(
@@ -164,7 +168,7 @@ def _small_claim(view: MetricView, rows: list[int]) -> Claim:
         ),
         why=f"{count} {'block runs' if count == 1 else 'blocks run'} on {whole} SMs:"
         f" {whole - count} stand idle unless another kernel fills them, which ncu cannot show; at"
-        f" most {percent(at_stake)} of the kernel.",
+        f" most {percent(at_stake)} of the kernel comes back.",
         do="Split the work into at least one block per SM (smaller tiles, split-K), or run it"
         " beside an independent branch of the graph.",
         prove=ncu_command(
@@ -178,11 +182,13 @@ def _small_claim(view: MetricView, rows: list[int]) -> Claim:
 
 def _tail_claim(view: MetricView, rows: list[int], idle: Floats) -> Claim:
     row = longest(view, rows)
-    at_stake = weighted(view, rows, np.nan_to_num(idle))
+    share = np.nan_to_num(idle)
+    stand = weighted(view, rows, share)
+    at_stake = weighted(view, rows, capped(share, headroom(view)))
     waves = float(view.values(*WAVES)[row])
     return Claim(
         kind="tail",
-        severity=severity(at_stake),
+        severity=severity(profiled_share(view, rows, at_stake)),
         confidence="high",
         fingerprint=fingerprint(view, row),
         evidence=(
@@ -197,9 +203,9 @@ def _tail_claim(view: MetricView, rows: list[int], idle: Floats) -> Claim:
                 DURATION,
             ),
         ),
-        why=f"SMs stand idle {percent(float(idle[row]))} of the time: the blocks make"
+        why=f"SMs stand idle {percent(stand)} of the time{launched(len(rows))}: the blocks make"
         f" {ratio(waves)} waves and the last ones run nearly alone; at most {percent(at_stake)} of"
-        " the kernel.",
+        " the kernel comes back.",
         do="Even out the work of the blocks, or use smaller blocks, or as many as fill whole waves"
         " (a loop over tiles with one wave of blocks has no tail).",
         prove=ncu_command(
@@ -214,7 +220,7 @@ def _tail_claim(view: MetricView, rows: list[int], idle: Floats) -> Claim:
 def _low_claim(view: MetricView, rows: list[int], gap: Floats) -> Claim:
     row = longest(view, rows)
     # NVIDIA's rule AchievedOccupancy: (theoretical - achieved) / theoretical.
-    at_stake = weighted(view, rows, gap)
+    at_stake = weighted(view, rows, capped(gap, headroom(view)))
     achieved = float(view.values(*ACHIEVED_OCCUPANCY)[row])
     theoretical = float(view.values(*THEORETICAL_OCCUPANCY)[row])
     waves = float(view.values(*WAVES)[row])
@@ -229,7 +235,7 @@ def _low_claim(view: MetricView, rows: list[int], gap: Floats) -> Claim:
     )
     return Claim(
         kind="low_occupancy",
-        severity=severity(at_stake),
+        severity=severity(profiled_share(view, rows, at_stake)),
         confidence="medium",
         fingerprint=fingerprint(view, row),
         evidence=(
@@ -239,7 +245,7 @@ def _low_claim(view: MetricView, rows: list[int], gap: Floats) -> Claim:
         ),
         why=f"{ratio(achieved)} % of the warp slots are filled where {ratio(theoretical)} % could"
         f" be ({cause}), and warps wait for memory {percent(waiting)} of their time; at most"
-        f" {percent(at_stake)} of the kernel.",
+        f" {percent(at_stake)} of the kernel comes back.",
         do=remedy,
         prove=ncu_command(
             view.functions[row],

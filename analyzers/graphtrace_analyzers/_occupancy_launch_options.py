@@ -48,6 +48,11 @@ class Options:
         "least share of warp latency spent waiting for memory (long scoreboard)",
         source="NVIDIA's rule CPIStall",
     )
+    busiest_pct: float = option(
+        60.0,
+        "most throughput of the busiest unit for an occupancy gap to matter, %",
+        source="NVIDIA's rule SpeedOfLight: latency bound where SM and memory are both below",
+    )
     min_launches: int = option(
         20,
         "least launches in a timeline for a small grid",

@@ -19,9 +19,13 @@ import numpy.typing as npt
 from graphtrace.model.analysis import Abstention, Evidence
 from graphtrace.model.metric_view import (
     DRAM_PCT,
+    DRAM_READ,
+    DRAM_WRITE,
     DURATION,
     GLOBAL_SECTORS,
     GLOBAL_SECTORS_IDEAL,
+    L1_HIT_RATE,
+    L1_PCT,
     L2_PCT,
     MetricView,
 )
@@ -31,11 +35,13 @@ from graphtrace_analyzers._cache_thrash_dram import judge
 from graphtrace_analyzers._cache_thrash_options import ID, Options
 from graphtrace_analyzers._claims import (
     PROGRAM,
+    capped,
     fingerprint,
     launches,
     longest,
     ncu_command,
     percent,
+    profiled_share,
     ratio,
     severity,
     some,
@@ -46,6 +52,9 @@ __all__ = ["ANALYZER", "Options"]
 
 _SECTORS: Final = "l1tex__t_sectors_pipe_lsu_mem_global_op_{}.sum"
 _REQUESTS: Final = "l1tex__t_requests_pipe_lsu_mem_global_op_{}.sum"
+_SECTOR_BYTES: Final = 32
+_NO_EXCESS: Final = 1.1
+"""DRAM bytes up to here above the ideal ones are noise of two passes and other traffic."""
 _BALANCE: Final = ("lts__t_sectors.max", "lts__t_sectors.avg", "lts__t_sectors.sum")
 
 
@@ -65,13 +74,17 @@ def _uncoalesced(
     known = np.isfinite(actual) & np.isfinite(ideal)
     sound = known & (actual > 0.0) & (ideal >= 0.0) & (ideal <= actual)
     excess = np.where(sound, 1.0 - ideal / np.where(sound, actual, 1.0), 0.0)
-    active = _active(view)
-    # NVIDIA's rule UncoalescedGlobalAccess: the excess share of the time in which L2 works. Where
-    # that time was not collected, the bound is the excess share of all the time.
-    share = excess * np.where(np.isfinite(active), active, 1.0)
-    flagged = sound & (excess >= options.excess) & (share >= options.min_share)
+    # NVIDIA's rule UncoalescedGlobalAccess takes the excess share of the time in which L2 works.
+    # Excess that L1 serves costs L1's time, so the busier of the two counts; all of the time where
+    # one of them was not collected.
+    pressure = np.maximum(_active(view), view.rate(*L1_PCT) / 100.0)
+    share = excess * np.where(np.isfinite(pressure), np.minimum(pressure, 1.0), 1.0)
+    limit = _dram_leaves(view, ideal)
+    bounded = capped(share, limit)
+    flagged = sound & (excess >= options.excess) & (bounded >= options.min_share)
     claims = tuple(
-        _uncoalesced_claim(view, rows, excess, active, share) for rows in launches(view, flagged)
+        _uncoalesced_claim(view, rows, excess, bounded, bounded < share)
+        for rows in launches(view, flagged)
     )
     missing = np.flatnonzero(~known).tolist()
     if not missing:
@@ -80,8 +93,20 @@ def _uncoalesced(
         f"Whether global accesses are coalesced cannot be said for {some(len(missing), len(view))}:"
         " the sectors that an ideal access would move were not collected."
     )
-    rerun = ncu_command(view.functions[longest(view, missing)], "--section SourceCounters")
+    rerun = ncu_command(
+        view.functions[longest(view, missing)], "--section SourceCounters -o profile"
+    )
     return claims, (Abstention(ID, reason, rerun),)
+
+
+def _dram_leaves(view: MetricView, ideal: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Share of the time that DRAM leaves, where DRAM moves no more than ideal accesses ask for.
+
+    Its bytes then carry no excess and stay when the accesses are mended. NaN elsewhere.
+    """
+    moved = view.values(*DRAM_READ) + view.values(*DRAM_WRITE)
+    needed = moved <= _NO_EXCESS * _SECTOR_BYTES * ideal
+    return np.where(needed, 1.0 - view.rate(*DRAM_PCT) / 100.0, np.nan)
 
 
 def _active(view: MetricView) -> npt.NDArray[np.float64]:
@@ -112,24 +137,11 @@ def _uncoalesced_claim(
     view: MetricView,
     rows: list[int],
     excess: npt.NDArray[np.float64],
-    active: npt.NDArray[np.float64],
     share: npt.NDArray[np.float64],
+    dram_bound: npt.NDArray[np.bool_],
 ) -> Claim:
     row = longest(view, rows)
     at_stake = weighted(view, rows, share)
-    mode = view.modes[row]
-    evidence = [
-        Evidence("graphtrace__excess_sectors_share", float(excess[row]), "", mode),
-        *view.evidence(row, GLOBAL_SECTORS, GLOBAL_SECTORS_IDEAL),
-    ]
-    for op in ("ld", "st"):
-        sectors, requests = (view.values(n.format(op))[row] for n in (_SECTORS, _REQUESTS))
-        if requests > 0.0 and np.isfinite(sectors):
-            name = f"graphtrace__sectors_per_request_{op}"
-            evidence.append(Evidence(name, float(sectors / requests), "sector/request", mode))
-    if np.isfinite(active[row]):
-        evidence.append(Evidence("graphtrace__l2_active_share", float(active[row]), "", mode))
-    evidence.extend(view.evidence(row, DRAM_PCT, ("l1tex__t_sector_hit_rate.pct",), DURATION))
     each = _per_request(view, row)
     what = f"{percent(excess[row])} of the sectors that global accesses touch are excess"
     if each is not None:
@@ -137,18 +149,17 @@ def _uncoalesced_claim(
             f"Global accesses touch {ratio(each[0])} sectors per request where {ratio(each[1])}"
             f" would do: {percent(excess[row])} are excess"
         )
-    bound = (
-        f"NVIDIA's estimate is at most {percent(at_stake)} of the kernel"
-        if np.isfinite(active[row])
-        else f"at most {percent(at_stake)} of the kernel, were L2 busy all the time"
-    )
+    why = f"{what}; at most {percent(at_stake)} of the kernel comes back"
+    if dram_bound[row]:
+        busy = float(view.rate(*DRAM_PCT)[row]) / 100.0
+        why += f", for DRAM is busy {percent(busy)} of the time with bytes that are needed"
     return Claim(
         kind="uncoalesced",
-        severity=severity(at_stake),
+        severity=severity(profiled_share(view, rows, at_stake)),
         confidence="high",
         fingerprint=fingerprint(view, row),
-        evidence=tuple(evidence),
-        why=f"{what}; {bound}.",
+        evidence=_uncoalesced_evidence(view, row, float(excess[row])),
+        why=f"{why}.",
         do="Let neighbouring threads touch neighbouring addresses: arrays of each field instead of"
         " records, aligned vector loads, or the fastest index on threadIdx.x.",
         prove=ncu_command(
@@ -161,10 +172,28 @@ def _uncoalesced_claim(
     )
 
 
+def _uncoalesced_evidence(view: MetricView, row: int, excess: float) -> tuple[Evidence, ...]:
+    mode = view.modes[row]
+    evidence = [
+        Evidence("graphtrace__excess_sectors_share", excess, "", mode),
+        *view.evidence(row, GLOBAL_SECTORS, GLOBAL_SECTORS_IDEAL),
+    ]
+    for op in ("ld", "st"):
+        sectors, requests = (view.values(n.format(op))[row] for n in (_SECTORS, _REQUESTS))
+        if requests > 0.0 and np.isfinite(sectors):
+            name = f"graphtrace__sectors_per_request_{op}"
+            evidence.append(Evidence(name, float(sectors / requests), "sector/request", mode))
+    active = float(_active(view)[row])
+    if np.isfinite(active):
+        evidence.append(Evidence("graphtrace__l2_active_share", active, "", mode))
+        evidence.append(Evidence("NVIDIA's estimate, of L2 alone", excess * active, "", mode))
+    return (*evidence, *view.evidence(row, L1_PCT, L1_HIT_RATE, DRAM_PCT, DURATION))
+
+
 def _slices(view: MetricView, options: Options) -> tuple[Claim, ...]:
     most, mean, total = (view.values(name) for name in _BALANCE)
-    busy = view.values(*L2_PCT)
-    sound = (mean > 0.0) & (most >= mean) & (busy >= 0.0) & (busy <= 100.0)
+    busy = view.rate(*L2_PCT)
+    sound = (mean > 0.0) & (most >= mean) & np.isfinite(busy)
     skew = np.where(sound, most / np.where(sound, mean, 1.0), 1.0)
     # As in NVIDIA's rule WorkloadImbalance: (1 - mean / largest), of the time in which L2 works.
     share = (1.0 - 1.0 / skew) * np.where(sound, busy, 0.0) / 100.0
@@ -188,7 +217,7 @@ def _slice_claim(
     at_stake = weighted(view, rows, share)
     return Claim(
         kind="slice_imbalance",
-        severity=severity(at_stake),
+        severity=severity(profiled_share(view, rows, at_stake)),
         confidence="medium",
         fingerprint=fingerprint(view, row),
         evidence=view.evidence(row, *((name,) for name in _BALANCE), L2_PCT, DURATION),

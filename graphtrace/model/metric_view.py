@@ -25,10 +25,14 @@ __all__ = [
     "GLOBAL_SECTORS",
     "GLOBAL_SECTORS_IDEAL",
     "ISSUE_ACTIVE",
+    "L1_HIT_RATE",
+    "L1_PCT",
     "L2_HIT_RATE",
     "L2_PCT",
+    "MEMORY_SOL",
     "SM_COUNT",
     "SM_ELAPSED",
+    "SM_SOL",
     "THEORETICAL_OCCUPANCY",
     "WARP_LATENCY",
     "WAVES",
@@ -56,6 +60,11 @@ GLOBAL_SECTORS_IDEAL: Final = (
 )
 ISSUE_ACTIVE: Final = ("smsp__issue_active.avg.per_cycle_active",)
 WARP_LATENCY: Final = ("smsp__average_warp_latency_per_inst_issued.ratio",)
+# The two "speed of light" figures: the busiest unit of the SM, and of the memory system.
+SM_SOL: Final = ("sm__throughput.avg.pct_of_peak_sustained_elapsed",)
+MEMORY_SOL: Final = ("gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed",)
+L1_PCT: Final = ("l1tex__throughput.avg.pct_of_peak_sustained_active",)
+L1_HIT_RATE: Final = ("l1tex__t_sector_hit_rate.pct",)
 L2_HIT_RATE: Final = ("lts__t_sector_hit_rate.pct",)
 L2_PCT: Final = (
     "lts__t_sectors.avg.pct_of_peak_sustained_elapsed",
@@ -159,6 +168,11 @@ class MetricView:
             known = ~np.isnan(numbers)
             out[self._rows[first:last][known]] = numbers[known]
         return out
+
+    def rate(self, *spellings: str) -> Floats:
+        """A percentage of every result, NaN where it was not collected or is no rate."""
+        values = self.values(*spellings)
+        return np.where((values >= 0.0) & (values <= _FULL), values, np.nan)
 
     def lookup(self, row: int, *spellings: str) -> tuple[str, float, str] | None:
         """Name, value and unit of one metric of one result; None where it was not collected."""
