@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The framing of a Nsight Compute report: a walk that proves the file whole before it is read.
+"""The framing of an Nsight Compute report: a walk that proves the file whole before it is read.
 
 `ncu_report` opens truncated and damaged files without a word and yields no result, or one without
 a name; on some it aborts the process. So the file is walked first, in Python, by the layout that
@@ -126,7 +126,7 @@ class _Reader:
         if length > left:
             raise InputTruncated(
                 f"{self.path} is cut short.",
-                f"It is a Nsight Compute report: {what} at byte {self.at} needs {length} bytes, "
+                f"It is an Nsight Compute report: {what} at byte {self.at} needs {length} bytes, "
                 f"and {left} are left.",
                 _AGAIN,
             )
@@ -134,7 +134,7 @@ class _Reader:
         if len(data) != length:
             raise InputTruncated(
                 f"{self.path} became shorter while it was read.",
-                f"It is a Nsight Compute report: {what} at byte {self.at} could not be read.",
+                f"It is an Nsight Compute report: {what} at byte {self.at} could not be read.",
                 "Wait until it is written, then run this again.",
             )
         self.at += length
@@ -188,7 +188,7 @@ def walk(path: Path) -> Report:
             what = f"block {block}" if block else "header"
             raise InputCorrupt(
                 f"{path} is damaged.",
-                f"It is a Nsight Compute report, but its {what} {damage.why}.",
+                f"It is an Nsight Compute report, but its {what} {damage.why}.",
                 _AGAIN,
             ) from None
     return Report(
@@ -201,7 +201,9 @@ def _file_header(reader: _Reader) -> None:
     if not 0 < length <= _HEADER_LIMIT:
         raise Damage(f"claims {length} bytes")
     data = reader.take(length, "the header")
-    versions = [a for number, wire, a, _ in fields(data, 0, length) if (number, wire) == (1, VARINT)]
+    versions = [
+        a for number, wire, a, _ in fields(data, 0, length) if (number, wire) == (1, VARINT)
+    ]
     if not versions:
         raise Damage("has no version")
 
@@ -320,7 +322,7 @@ def _kernel(data: bytes, process_id: int | None, found: _Found) -> Result:
             function = data[first:last].decode("utf-8", "replace")
         elif (number, wire) == (_CLOCK_STATUS, BYTES):
             locked = _clock_locked(data, first, last)
-    if not _RESULT_REQUIRED <= seen:
+    if _RESULT_REQUIRED - seen:
         raise Damage("has a result without a name, a size or a source")
     found.highest_name = max(found.highest_name, *names, -1)
     return Result(function, len(names), process_id, locked)
