@@ -53,10 +53,9 @@ def imported(tree: ast.AST) -> Iterator[str]:
             assert node.level == 0, "imports are absolute here"
             assert node.module is not None
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
-        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+        elif isinstance(node, ast.Attribute) and ast.unparse(node.value) == "graphtrace":
             # After `import graphtrace`, what counts is what is taken from it.
-            if node.value.id == "graphtrace":
-                yield f"graphtrace.{node.attr}"
+            yield f"graphtrace.{node.attr}"
 
 
 def package_of(path: Path) -> str:
