@@ -30,7 +30,12 @@ def members() -> list[str]:
 def test_the_installed_package_runs_and_not_a_checkout() -> None:
     for package in (graphtrace, graphtrace_analyzers):
         assert "site-packages" in Path(package.__path__[0]).parts
-    assert not any((Path(entry) / "pyproject.toml").is_file() for entry in sys.path if entry)
+    elsewhere = [
+        entry
+        for entry in sys.path
+        if (Path(entry) / "graphtrace").exists() and "site-packages" not in Path(entry).parts
+    ]
+    assert elsewhere == []
 
 
 def test_the_wheel_holds_the_two_packages_and_nothing_else(members: list[str]) -> None:
