@@ -80,6 +80,7 @@ DRAM_PCT: Final = (
     "dram__throughput.avg.pct_of_peak_sustained_elapsed",
 )
 _STALL: Final = re.compile(r"smsp__average_warps_issue_stalled_(\w+)_per_issue_active\.ratio")
+_TEMPLATE: Final = re.compile(r"<[^<>]*>")
 _FULL: Final = 100.0 * (1.0 + 1e-9)
 
 
@@ -212,9 +213,12 @@ def _positions(keys: npt.NDArray[np.int32], wanted: npt.NDArray[np.int32]) -> np
 
 
 def function_name(name: str) -> str:
-    """Function name of a demangled kernel: no result type, namespace, template or argument."""
-    head = re.split(r"[<(]", name, maxsplit=1)[0].strip() or name
-    return head.split(" ")[-1].split("::")[-1]
+    """Function of a demangled kernel name: no result type, namespace, template or argument."""
+    head, before = name.replace("(anonymous namespace)", ""), None
+    while head != before:
+        head, before = _TEMPLATE.sub("", head), head
+    words = head.split("(")[0].split()
+    return words[-1].split("::")[-1] if words else name
 
 
 def _shapes(results: pa.Table, what: str) -> npt.NDArray[np.int64]:
