@@ -16,7 +16,6 @@ from graphtrace.model.plugin import Analyzer, Claim, Need, Outcome
 from graphtrace.model.schema import I64
 from graphtrace.model.trace import TableSet, Trace
 
-
 NoOptions = dataclasses.make_dataclass("NoOptions", [], frozen=True)
 
 
