@@ -14,7 +14,7 @@ _BLOCKS: Final = 4
 _SMALL_GRID_STAGE: Final = "blocks.2/mlp"
 _GAP_STAGE: Final = "blocks.3/attn"
 _GAP_NS: Final = 60_000
-_PERIOD_NS: Final = 900_000
+_PERIOD_NS: Final = 1_400_000
 _CAPTURED_TOKENS: Final = 576
 _VALID_TOKENS: Final = (576, 196, 400, 256)
 
