@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Lineage of graph nodes: from the id that a replay shows to the event that created the node.
+
+An instantiated graph has new node ids; the profiler records what each was made from, in one or
+several steps, back to a creation at capture. Ids are used again after a graph is destroyed, so an
+id is read as of the time it is used: a launch or a cloning, and never an event after it. Anything
+that does not lead to one creation is refused: a chain that leaves the recording, an id that was
+made from two different nodes, and a cycle. Ids mean something within their process only.
+"""
+
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+import pyarrow as pa
+
+from graphtrace.attribute import reasons
+from graphtrace.attribute.keys import Bools, Ints, Lookup, pack, where_valid
+from graphtrace.model.arrays import as_numpy, valid_of
+
+__all__ = ["Lineage", "Roots"]
+
+
+@dataclass(frozen=True, slots=True)
+class Roots:
+    """Where queries lead.
+
+    Attributes:
+        event: row of `graph_events` that created the node, -1 where there is none.
+        reason: code of `reasons` where `event` is -1.
+    """
+
+    event: Ints
+    reason: Ints
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """Position of the event that an id stands for at a time.
+
+    Where none may be used, `reason` says why; `position` then still leads on, so that a cycle is
+    told from a chain that leaves the recording. It is -1 where the id is in no event at all.
+    """
+
+    position: Ints
+    reason: Ints
+
+
+@dataclass(frozen=True, slots=True)
+class Lineage:
+    """Events sorted by process, node and time."""
+
+    process: Ints
+    node: Ints
+    origin: Ints
+    time: Ints
+    thread: Ints
+    rows: Ints
+    two: Bools
+    heads: Ints
+
+    @classmethod
+    def of(cls, events: pa.Table) -> Self:
+        """Index the table `graph_events`."""
+        process = as_numpy(events.column("process")).astype(np.int64)
+        node = as_numpy(events.column("node_native_id"))
+        origin = where_valid(
+            as_numpy(events.column("origin_native_id")), valid_of(events.column("origin_native_id"))
+        )
+        time, thread = as_numpy(events.column("time_ns")), as_numpy(events.column("thread"))
+        rows = np.lexsort((thread, origin, time, node, process))
+        process, node, origin = process[rows], node[rows], origin[rows]
+        time, thread = time[rows], thread[rows]
+        new = np.ones(len(rows), dtype=np.bool_)
+        new[1:] = (process[1:] != process[:-1]) | (node[1:] != node[:-1])
+        heads = np.flatnonzero(new)
+        differs = np.zeros(len(rows), dtype=np.bool_)
+        # An id created twice is one that was used again; created twice at once it is unclear.
+        together = (time[1:] == time[:-1]) & (thread[1:] != thread[:-1])
+        differs[1:] = ~new[1:] & ((origin[1:] != origin[:-1]) | together)
+        seen = np.cumsum(differs)
+        sizes = np.diff(np.r_[heads, len(rows)])
+        two = seen > np.repeat(seen[heads], sizes) if len(rows) else differs
+        return cls(process, node, origin, time, thread, rows, two, np.repeat(heads, sizes))
+
+    def _find(self, process: Ints, node: Ints, time: Ints) -> _Found:
+        count = len(self.rows)
+        key = pack(np.r_[self.process, process], np.r_[self.node, node])
+        head = Lookup.of(key[:count]).first(key[count:])
+        # Rank of each time among those of the events, so that (id, time) is one integer.
+        times = np.unique(self.time)
+        wide = len(times) + 1
+        _, dense = np.unique(self.heads, return_inverse=True)
+        own = dense * wide + np.searchsorted(times, self.time, side="right")
+        known = head >= 0
+        wanted = np.where(known, dense[np.maximum(head, 0)], 0) * wide
+        wanted += np.searchsorted(times, time, side="right")
+        last = np.searchsorted(own, wanted, side="right") - 1
+        early = known & (last < head)
+        position = np.where(known, np.maximum(last, head), -1)
+        missing = ~known | early
+        two = known & ~early & self.two[np.maximum(position, 0)]
+        reason = np.where(missing, reasons.CREATION_MISSING, np.where(two, reasons.TWO_PARENTS, -1))
+        return _Found(position, reason.astype(np.int64))
+
+    def _roots(self) -> tuple[Ints, Ints]:
+        """Position of the creation of each event, and the reason where there is none."""
+        count = len(self.rows)
+        creation = self.origin < 0
+        clone = np.flatnonzero(~creation)
+        above = self._find(self.process[clone], self.origin[clone], self.time[clone])
+        pointer = np.arange(count + 1)  # the last one stands for "left the recording"
+        pointer[clone] = np.where(above.position >= 0, above.position, count)
+        reason = np.full(count + 1, -1, dtype=np.int64)
+        reason[clone] = above.reason
+        # Each pass doubles the distance that has been followed; the first reason on the way stays.
+        for _ in range(count.bit_length() + 1):
+            reason = np.where(reason >= 0, reason, reason[pointer])
+            pointer = pointer[pointer]
+        ended = np.r_[creation, True][pointer]
+        return pointer[:count], np.where(ended, reason, reasons.CYCLE)[:count]
+
+    def roots(self, process: Ints, node: Ints, time: Ints) -> Roots:
+        """The creation of each node as of a time.
+
+        Args:
+            process: process key of each query.
+            node: node id of each.
+            time: when the id was used, ns.
+        """
+        if not len(self.rows):
+            event = np.full(len(node), -1, dtype=np.int64)
+            return Roots(event, np.full(len(node), reasons.CREATION_MISSING, dtype=np.int64))
+        found = self._find(process, node, time)
+        pointer, ends = self._roots()
+        at = np.maximum(found.position, 0)
+        chain = ends[at]
+        reason = np.where((found.reason >= 0) & (chain != reasons.CYCLE), found.reason, chain)
+        reason = np.where(found.position < 0, reasons.CREATION_MISSING, reason)
+        event = np.where(reason < 0, self.rows[np.minimum(pointer[at], len(self.rows) - 1)], -1)
+        return Roots(event, reason)
