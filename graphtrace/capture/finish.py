@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Turns the raw records of a recording into its final form: tables, manifest, `done`.
+
+Run as a module it finishes one recording: `python -m graphtrace.capture.finish RUN.gtrace`.
+"""
+
+import json
+import os
+import platform
+import shutil
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from graphtrace import __version__
+from graphtrace.model.assembly import Assembled, assemble
+from graphtrace.model.raw import RawProcess
+from graphtrace.model.recording import MANIFEST, RAW, Manifest, write_recording
+
+__all__ = ["Ending", "finish", "has_gpu"]
+
+NO_GPU: Final = "No GPU here: times are the host clock's, there is no graph and no GPU metric."
+NO_REPLAYS: Final = (
+    "Work on the GPU, inside graph replays too, is not recorded by this version: "
+    "these are the host's times."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How the program ended, as far as it is known."""
+
+    command: str | None = None
+    pid: int | None = None
+    code: int | None = None
+    signal: int | None = None
+
+
+def has_gpu() -> bool:
+    """Whether an NVIDIA driver is there; nothing is loaded to find out."""
+    # The control device alone says nothing: containers get it on machines without a GPU.
+    return any(Path("/dev").glob("nvidia[0-9]*")) or Path("/dev/dxg").exists()
+
+
+def _processor() -> str | None:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return platform.machine() or None
+    name = next((line for line in lines if line.startswith("model name")), "")
+    return name.partition(":")[2].strip() or platform.machine() or None
+
+
+def _alive(pid: int) -> bool:
+    return Path(f"/proc/{pid}").exists()
+
+
+def _unclosed(processes: tuple[RawProcess, ...], ending: Ending) -> list[str]:
+    """Sentences on processes that said no last word."""
+    said = []
+    for process in processes:
+        pid = process.hello["pid"]
+        if process.lines.get("bye"):
+            continue
+        if pid == ending.pid and ending.signal is not None:
+            said.append(f"Process {pid} was ended by signal {ending.signal}: recorded until then.")
+        elif pid != ending.pid and _alive(pid):
+            said.append(f"Process {pid} was still running: recorded until the command ended.")
+        elif len(process.events):
+            said.append(f"Process {pid} left without closing its record: recorded until then.")
+    return said
+
+
+def _refused(raw: Path) -> list[str]:
+    versions = {path.read_text(errors="replace")[:20] for path in raw.glob("refused-*")}
+    return [
+        f"Python {version} ran too; only Python 3.11 and newer can be recorded."
+        for version in sorted(versions)
+    ]
+
+
+def _started(folder: Path) -> dict[str, Any]:
+    """The manifest that stood there from the start; empty where it cannot be read."""
+    try:
+        content = json.loads((folder / MANIFEST).read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return content if isinstance(content, dict) else {}
+
+
+def _tools(processes: tuple[RawProcess, ...]) -> dict[str, str]:
+    tools = {"graphtrace": __version__}
+    for process in processes:
+        for tool, kind in (("python", "hello"), ("torch", "bye")):
+            version = process.last(kind).get(tool)
+            if isinstance(version, str):
+                tools.setdefault(tool, version[:64])
+    return tools
+
+
+def _sentences(raw: Path, assembled: Assembled, ending: Ending) -> tuple[str, ...]:
+    said = list(assembled.missing)
+    if not assembled.processes and not any(raw.glob("refused-*")):
+        said.append(
+            "No Python process said hello: it was started with -I, -E or -S, or is not Python."
+        )
+    said += _refused(raw) + _unclosed(assembled.processes, ending)
+    used_cuda = any(process.last("bye").get("cuda") is True for process in assembled.processes)
+    said.append(NO_REPLAYS if used_cuda or has_gpu() else NO_GPU)
+    return tuple(said)
+
+
+def finish(folder: Path, ending: Ending) -> tuple[Manifest, Assembled]:
+    """Write the tables of a recording whose program has ended, and remove its raw records.
+
+    Raises:
+        OSError: it cannot be written; the raw records stay, and the recording is readable by them.
+    """
+    raw = folder / RAW
+    processor = _processor()
+    assembled = assemble(raw, host=processor)
+    started = _started(folder)
+    how = started.get("how")
+    manifest = Manifest(
+        tools=_tools(assembled.processes),
+        created_ns=started.get("created_ns"),
+        command=ending.command,
+        exit_code=ending.code,
+        exit_signal=ending.signal,
+        devices=({"kind": "host", "name": processor},),
+        how={**(how if isinstance(how, dict) else {}), "clock": "CLOCK_MONOTONIC"},
+        cost=assembled.cost,
+        missing=_sentences(raw, assembled, ending),
+    )
+    write_recording(folder, manifest, assembled.tables)
+    shutil.rmtree(raw, ignore_errors=True)
+    return manifest, assembled
+
+
+if __name__ == "__main__":
+    # The program that recorded itself is still alive and has closed its record.
+    finish(Path(sys.argv[1]), Ending(pid=os.getppid()))

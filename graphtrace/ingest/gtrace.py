@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reader of `graphtrace capture` recordings, finished or not."""
+
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from graphtrace.ingest.sanity import Quarantine
+from graphtrace.ingest.source import Source
+from graphtrace.model.arrays import as_numpy, valid_of
+from graphtrace.model.assembly import assemble
+from graphtrace.model.errors import InputCorrupt, InputMissing, NoGpuWork
+from graphtrace.model.recording import RAW, Manifest, read_manifest, read_tables
+from graphtrace.model.schema import TABLES, KeySpace
+from graphtrace.model.trace import InputInfo, RunCost, TableSet
+
+__all__ = ["read"]
+
+_OWNERS: Final[dict[KeySpace, str]] = {
+    "process": "processes",
+    "device": "devices",
+    "stage": "stages",
+    "access": "access",
+    "graph": "graphs",
+    "node": "nodes",
+    "exec": "execs",
+    "batch": "batches",
+    "replay": "replays",
+    "activity": "activities",
+    "result": "ncu_results",
+}
+"""Table in which each key is declared, by the column of the key's name."""
+
+
+def read(path: Path) -> Source:
+    """Read a recording.
+
+    A recording without `done` is read from its raw records and says that it is unfinished.
+
+    Args:
+        path: the folder.
+
+    Raises:
+        InputMissing: there is no such folder.
+        InputTruncated: files of it are missing or cut short.
+        InputCorrupt: a file of it contradicts itself or is no file of a recording.
+        InputUnsupported: a newer graphtrace wrote it.
+    """
+    if not path.is_dir():
+        raise InputMissing(
+            f"{path} is no recording.",
+            "A recording is a folder, as `graphtrace capture` writes it.",
+            "Check the path.",
+        )
+    manifest = read_manifest(path)
+    tables, finished = read_tables(path)
+    warnings = list(manifest.missing)
+    cost = manifest.cost
+    if not finished:
+        raw = _from_raw(path)
+        if raw is not None:
+            tables, cost, missing = raw
+            warnings.extend(missing)
+        warnings.insert(0, f"{path.name} is unfinished: graphtrace was stopped while it recorded.")
+    tables = _checked(path, tables)
+    return Source(
+        info=InputInfo(str(path), "gtrace", "graphtrace capture", manifest.tools.get("graphtrace")),
+        tables=tables,
+        warnings=tuple(dict.fromkeys(warnings)),
+        cost=cost,
+        nothing=_nothing(path, manifest, tables),
+    )
+
+
+def _from_raw(path: Path) -> tuple[TableSet, RunCost, tuple[str, ...]] | None:
+    raw = path / RAW
+    if not raw.is_dir():
+        return None
+    try:
+        assembled = assemble(raw)
+    except OSError as error:
+        raise InputCorrupt(
+            f"{raw} cannot be read.", f"{error.strerror or error}.", "Copy the recording again."
+        ) from error
+    return assembled.tables, assembled.cost, assembled.missing
+
+
+def _bad(path: Path, table: str, why: str) -> InputCorrupt:
+    return InputCorrupt(
+        f"{path / table}.parquet contradicts the rest of the recording.",
+        f"{why}.",
+        "Copy the whole recording again, or record again.",
+    )
+
+
+def _checked(path: Path, tables: TableSet) -> TableSet:
+    """Keys that exist and times that run forward; what cannot be true is refused.
+
+    Raises:
+        InputCorrupt: a key is not declared where it should be, or twice.
+    """
+    sizes = {space: tables.rows(owner) for space, owner in _OWNERS.items()}
+    sizes["source"] = 1
+    for name, table in tables.tables.items():
+        for column in TABLES[name].columns:
+            if column.key is None:
+                continue
+            values = table.column(column.name)
+            keys = as_numpy(values)[valid_of(values)]
+            if _OWNERS.get(column.key) == name and column.name == column.key:
+                if not np.array_equal(np.sort(keys), np.arange(table.num_rows)):
+                    raise _bad(path, name, f"Its {column.name} keys do not count from 0")
+            elif len(keys) and (keys.min() < 0 or keys.max() >= sizes[column.key]):
+                raise _bad(path, name, f"It names a {column.key} that is not there")
+    _check_tree(path, tables)
+    return _forward(tables)
+
+
+def _check_tree(path: Path, tables: TableSet) -> None:
+    """Every stage lies in one whose path begins its own; this rules out circles, too."""
+    stages = tables.get("stages")
+    paths, names = stages.column("path").to_pylist(), stages.column("name").to_pylist()
+    parents = as_numpy(stages.column("parent"))
+    has_parent = valid_of(stages.column("parent"))
+    where = {int(key): row for row, key in enumerate(as_numpy(stages.column("stage")))}
+    for row, (whole, name) in enumerate(zip(paths, names, strict=True)):
+        above = f"{paths[where[int(parents[row])]]}/" if has_parent[row] else ""
+        if whole != f"{above}{name}" or not name:
+            raise _bad(path, "stages", "A stage's path is not its parent's and its own name")
+    if len(set(paths)) != len(paths):
+        raise _bad(path, "stages", "Two stages have one path")
+
+
+def _forward(tables: TableSet) -> TableSet:
+    """Refuse ranges that end before they begin; such a batch makes the file corrupt at once."""
+    quarantine = Quarantine()
+    changed: dict[str, pa.Table] = {}
+    for name in ("ranges",):
+        table = tables.get(name)
+        begin, end = as_numpy(table.column("begin_ns")), as_numpy(table.column("end_ns"))
+        good: npt.NDArray[np.bool_] = (end >= begin) | ~valid_of(table.column("end_ns"))
+        refused = int(np.count_nonzero(~good))
+        if refused:
+            quarantine.add(name, "ends before it begins", refused, "")
+            changed[name] = table.filter(_mask(good))
+    if not changed:
+        return tables
+    both = pa.concat_tables([tables.get("quarantine"), quarantine.table()])
+    return tables.with_tables(**changed, quarantine=both)
+
+
+def _nothing(path: Path, manifest: Manifest, tables: TableSet) -> NoGpuWork | None:
+    if tables.rows("batches") or tables.rows("ranges"):
+        return None
+    why = manifest.missing[0] if manifest.missing else "The program called no torch module."
+    return NoGpuWork(
+        f"{path} holds no stage and no batch.",
+        why,
+        "Name stages with graphtrace.stage, or run the program with the Python it needs.",
+    )
+
+
+def _mask(keep: npt.NDArray[np.bool_]) -> pa.Array:
+    from graphtrace.model.arrays import numbers
+
+    return numbers(keep, pa.bool_())

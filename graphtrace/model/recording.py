@@ -1,0 +1,264 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A recording on the disk: a folder `NAME.gtrace` of a manifest and small Parquet files.
+
+Every file is written beside its place and renamed into it whole; `done` comes last and names the
+files with their row counts, so that an unfinished recording is known as one. What is read here was
+written by others: nothing in it is believed before it was checked.
+"""
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from graphtrace.model.arrays import make_table
+from graphtrace.model.errors import InputCorrupt, InputTruncated, InputUnsupported
+from graphtrace.model.schema import TABLES
+from graphtrace.model.trace import RunCost, TableSet
+
+__all__ = [
+    "DONE",
+    "FORMAT",
+    "FORMAT_VERSION",
+    "MANIFEST",
+    "RAW",
+    "Manifest",
+    "read_manifest",
+    "read_tables",
+    "write_recording",
+]
+
+FORMAT: Final = "graphtrace.recording"
+FORMAT_VERSION: Final = 1
+MANIFEST: Final = "manifest.json"
+DONE: Final = "done"
+RAW: Final = "raw"
+
+_MAX_JSON: Final = 16 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What a recording is and how it was made; never a command line, an environment or a host.
+
+    Attributes:
+        tools: versions by name: graphtrace, python, torch.
+        created_ns: start of the recording, ns since 1970.
+        command: name of the program, without its arguments.
+        exit_code: as the program ended; None where that is unknown.
+        exit_signal: signal that ended it.
+        devices: name and kind of each device.
+        how: depth and patterns of the modules recorded, and the clock.
+        cost: what recording cost.
+        missing: sentences on what the recording does not hold.
+    """
+
+    tools: Mapping[str, str] = field(default_factory=dict)
+    created_ns: int | None = None
+    command: str | None = None
+    exit_code: int | None = None
+    exit_signal: int | None = None
+    devices: tuple[Mapping[str, str | None], ...] = ()
+    how: Mapping[str, Any] = field(default_factory=dict)
+    cost: RunCost = field(default_factory=RunCost)
+    missing: tuple[str, ...] = ()
+
+
+def _put(folder: Path, name: str, data: bytes) -> None:
+    part = folder / f".{name}.part"
+    try:
+        with part.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(folder / name)
+    except OSError:
+        part.unlink(missing_ok=True)
+        raise
+
+
+def _json(content: object) -> bytes:
+    return (json.dumps(content, indent=1, sort_keys=True) + "\n").encode("utf-8")
+
+
+def write_recording(folder: Path, manifest: Manifest, tables: TableSet) -> None:
+    """Write a whole recording into a folder that exists; `done` last.
+
+    Raises:
+        OSError: it cannot be written; what stands there is unfinished then.
+    """
+    rows = {}
+    for name, table in tables.tables.items():
+        sink = pa.BufferOutputStream()
+        pq.write_table(table, sink, compression="zstd", store_schema=True)
+        _put(folder, f"{name}.parquet", sink.getvalue().to_pybytes())
+        rows[name] = table.num_rows
+    content = {"format": FORMAT, "format_version": FORMAT_VERSION, **asdict(manifest)}
+    _put(folder, MANIFEST, _json(content))
+    _put(folder, DONE, _json({"rows": rows}))
+
+
+def _load_json(path: Path) -> dict[str, Any]:
+    try:
+        if path.stat().st_size > _MAX_JSON:
+            raise ValueError("far too large")
+        content = json.loads(path.read_bytes())
+    except FileNotFoundError as error:
+        raise InputTruncated(
+            f"{path.parent} has no {path.name}.",
+            "A recording is a folder that says in it what it holds; this one is incomplete.",
+            "Copy the whole folder again, or record again.",
+        ) from error
+    except (OSError, ValueError, RecursionError) as error:
+        raise InputCorrupt(
+            f"{path} cannot be read.", f"{error}.", "Copy the recording again, or record again."
+        ) from error
+    if not isinstance(content, dict):
+        raise InputCorrupt(
+            f"{path} is no JSON object.",
+            "The file was damaged or comes from something else.",
+            "Copy the recording again, or record again.",
+        )
+    return content
+
+
+def _whole(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _words(value: object) -> dict[str, str]:
+    if not isinstance(value, dict):
+        return {}
+    return {k: v for k, v in value.items() if isinstance(k, str) and isinstance(v, str)}
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """Read and check the manifest of a recording.
+
+    Raises:
+        InputTruncated: there is none.
+        InputCorrupt: it cannot be read or is no manifest of ours.
+        InputUnsupported: a newer graphtrace wrote it.
+    """
+    path = folder / MANIFEST
+    content = _load_json(path)
+    version = _whole(content.get("format_version"))
+    if content.get("format") != FORMAT or version is None or version < 1:
+        raise InputCorrupt(
+            f"{path} is no manifest of a graphtrace recording.",
+            f'It does not say "format": "{FORMAT}" and a version of it.',
+            "Give a folder that `graphtrace capture` wrote.",
+        )
+    if version > FORMAT_VERSION:
+        raise InputUnsupported(
+            f"{folder} has format version {version}.",
+            f"This graphtrace reads versions up to {FORMAT_VERSION}: a newer one wrote it.",
+            "Update graphtrace: pip install --upgrade graphtrace",
+        )
+    cost, devices, how = (content.get(key) for key in ("cost", "devices", "how"))
+    missing = content.get("missing")
+    numbers = cost if isinstance(cost, dict) else {}
+    return Manifest(
+        tools=_words(content.get("tools")),
+        created_ns=_whole(content.get("created_ns")),
+        command=_text(content.get("command")),
+        exit_code=_whole(content.get("exit_code")),
+        exit_signal=_whole(content.get("exit_signal")),
+        devices=tuple(_words(d) for d in devices) if isinstance(devices, list) else (),
+        how=how if isinstance(how, dict) else {},
+        cost=RunCost(
+            records=_whole(numbers.get("records")),
+            lost=_whole(numbers.get("lost")),
+            hook_ns_per_border=_whole(numbers.get("hook_ns_per_border")),
+            overhead_ns=_whole(numbers.get("overhead_ns")),
+            profiler=_text(numbers.get("profiler")),
+        ),
+        missing=tuple(s for s in missing if isinstance(s, str))
+        if isinstance(missing, list)
+        else (),
+    )
+
+
+def read_tables(folder: Path) -> tuple[TableSet, bool]:
+    """Read the tables of a recording, each with its declared schema.
+
+    Returns:
+        The tables, and whether the recording was finished.
+
+    Raises:
+        InputTruncated: a table that the recording should hold is missing or cut short.
+        InputCorrupt: a table cannot be read, or has columns of other types.
+    """
+    finished = (folder / DONE).exists()
+    promised: dict[str, int | None] = {}
+    if finished:
+        rows = _load_json(folder / DONE).get("rows")
+        if not isinstance(rows, dict):
+            raise InputCorrupt(
+                f"{folder / DONE} does not list the tables.",
+                "The file was damaged.",
+                "Copy the recording again, or record again.",
+            )
+        promised = {name: _whole(count) for name, count in rows.items()}
+    else:
+        promised = {name: None for name in TABLES if (folder / f"{name}.parquet").exists()}
+    tables = {
+        name: _read_table(folder / f"{name}.parquet", name, count)
+        for name, count in promised.items()
+        if name in TABLES
+    }
+    return TableSet(tables), finished
+
+
+def _read_table(path: Path, name: str, rows: int | None) -> pa.Table:
+    try:
+        with path.open("rb") as file:
+            table = pq.ParquetFile(file).read()
+        table.validate(full=True)
+        fitted = _fitted(name, table)
+    except FileNotFoundError as error:
+        raise InputTruncated(
+            f"{path} is missing.",
+            "The recording says that it holds this table.",
+            "Copy the whole folder again, or record again.",
+        ) from error
+    except (pa.ArrowException, OSError, ValueError, TypeError, OverflowError) as error:
+        why = " ".join(str(error).split())[:200]
+        raise InputCorrupt(
+            f"{path} cannot be read.",
+            f"The file is damaged: {why}.",
+            "Copy the recording again, or record again.",
+        ) from error
+    if rows is not None and fitted.num_rows != rows:
+        raise InputTruncated(
+            f"{path} holds {fitted.num_rows} rows, not {rows}.",
+            "The files of this folder do not belong together.",
+            "Copy the whole folder again, or record again.",
+        )
+    return fitted
+
+
+def _fitted(name: str, table: pa.Table) -> pa.Table:
+    """The table with the declared columns; newer columns are dropped, absent ones are null.
+
+    Raises:
+        TypeError: a column has another type, holds nulls it may not hold, or is there twice.
+    """
+    columns = {}
+    for column in TABLES[name].columns:
+        if column.name not in table.column_names:
+            continue
+        given = table.column(column.name)
+        if not column.nullable and given.null_count:
+            raise TypeError(f"column {column.name} has nulls")
+        columns[column.name] = given
+    return make_table(name, table.num_rows, columns)
