@@ -87,29 +87,40 @@ def _rest(left_out: int, what: str) -> tuple[str, ...]:
     return (f"and {plural(left_out, what)} more: --format json has them.",)
 
 
+def _heading_width(heading: str) -> int:
+    return max(len(part) for part in heading.split("\n"))
+
+
 def _ncu_columns(
     table: NcuTable, columns: Sequence[MetricColumn], width: int, *, times: bool, stalls: bool
 ) -> Table:
+    places = [table.columns.index(column) for column in columns]
+    headings = [column.heading for column in columns]
+    rows = [[_shown(line.cells[i], table.notes) for i in places] for line in table.lines]
+    if times:
+        headings.insert(0, "time")
+        for row, line in zip(rows, table.lines, strict=True):
+            row.insert(0, Text(line.duration.text))
+    widths = [
+        max(_heading_width(heading), *(row[i].cell_len for row in rows))
+        for i, heading in enumerate(headings)
+    ]
+    waits = [fit(line.top_stall.text, _STALL) for line in table.lines] if stalls else []
+    stall_width = max((shown_width(wait) for wait in waits), default=0)
+    taken = 8 + sum(widths) + 2 * len(widths) + stall_width
+    names = max(12, min(56, width - taken))
     made = _empty_table()
     made.add_column("#", justify="right", no_wrap=True)
-    figures = sum(max(len(column.heading), 7) + 2 for column in columns)
-    taken = 6 + figures + (10 if times else 0) + (_STALL + 2 if stalls else 0)
-    names = max(16, min(48, width - taken))
-    made.add_column("kernel", no_wrap=True, max_width=names)
-    if times:
-        made.add_column("time", justify="right", no_wrap=True)
-    for column in columns:
-        made.add_column(column.heading, justify="right", no_wrap=True)
+    made.add_column("kernel", no_wrap=True, max_width=names, vertical="bottom")
+    for heading in headings:
+        made.add_column(heading, justify="right", no_wrap=True)
     if stalls:
         made.add_column("top stall", no_wrap=True, max_width=_STALL)
-    places = [table.columns.index(column) for column in columns]
-    for line in table.lines:
-        cells = [_shown(line.cells[i], table.notes) for i in places]
+    for row, line in zip(rows, table.lines, strict=True):
         made.add_row(
             Text(str(line.number), style="dim"),
             Text(short_kernel(line.name, names)),
-            *([Text(line.duration.text)] if times else []),
-            *cells,
+            *row,
             *([Text(fit(line.top_stall.text, _STALL))] if stalls else []),
         )
     return made
