@@ -4,7 +4,6 @@
 import atexit
 import json
 import os
-import subprocess
 import sys
 import time
 from typing import Any, Final
@@ -23,39 +22,44 @@ _REGISTERED: Final[list[str]] = []
 """What was registered with the interpreter, which knows no way to take it back."""
 
 
-def _new_writer(folder: str, segments: int) -> Writer:
-    pid = os.getpid()
-    writer = Writer(folder, f"{pid}-{time.monotonic_ns()}", segments)
+def _hello(folder: str, segments: int) -> Writer:
+    """Files of a process that has none yet."""
+    pid, now = os.getpid(), time.monotonic_ns()
+    writer = Writer(folder, f"{pid}-{now}", segments)
     writer.line(
         type="hello",
         layout=records.LAYOUT_VERSION,
         pid=pid,
         parent=os.getppid(),
         python=".".join(str(part) for part in sys.version_info[:3]),
-        begin_ns=time.monotonic_ns(),
-        profiler=nvtx_ranges.attached(),
+        begin_ns=now,
     )
     return writer
 
 
-def start(folder: str) -> None:
+def start(folder: str, stem: str | None = None) -> None:
     """Record this process into a `raw` folder.
 
     Args:
         folder: absolute path of the folder, with the file `config.json` of the recording.
+        stem: what the names of the files of this process begin with, where it said hello already.
     """
-    _start(folder)
+    _start(folder, stem)
 
 
 @guarded("start")
-def _start(folder: str) -> None:
+def _start(folder: str, stem: str | None) -> None:
     with open(os.path.join(folder, "config.json"), encoding="utf-8") as file:  # noqa: PTH118, PTH123 - pathlib would be one more import in every process
         config: dict[str, Any] = json.load(file)
     if config["layout"] != records.LAYOUT_VERSION or ACTIVE:
         return
     guard.reset()
     segments = int(config["segments"])
-    recorder = Recorder(_new_writer(folder, segments), config["depth"], tuple(config["stages"]))
+    writer = Writer(folder, stem, segments) if stem else _hello(folder, segments)
+    profiler = nvtx_ranges.attached()
+    if profiler is not None:
+        writer.line(type="profiler", name=profiler)
+    recorder = Recorder(writer, config["depth"], tuple(config["stages"]))
     ACTIVE.append(recorder)
     guard.ON_FAILURE[:] = [recorder.failed]
     if not _REGISTERED:
@@ -78,7 +82,7 @@ def _after_fork() -> None:
     recorder = active()
     if recorder is None:
         return
-    recorder.use(_new_writer(recorder.writer.folder, recorder.writer.limit))
+    recorder.use(_hello(recorder.writer.folder, recorder.writer.limit))
     util = sys.modules.get("multiprocessing.util")
     if util is not None:
         # multiprocessing drops every exit function of a forked worker, then calls these.
@@ -140,6 +144,8 @@ def finish(home: str) -> None:
     stop()
     if not sys.executable:
         return
+    import subprocess
+
     package = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))  # noqa: PTH100, PTH120 - as above
     environment = {key: value for key, value in os.environ.items() if key != "GRAPHTRACE_BOOT"}
     environment["PYTHONPATH"] = os.pathsep.join(

@@ -113,7 +113,7 @@ def _enter_root(recorder: Recorder, module: Any) -> None:
     state = recorder.state()
     outermost = all(entry.plan is None for entry in state.stack)
     stage = state.stack[-1].stage if state.stack else 0
-    entry = Entry(id(module), stage, own=False, plan=_plan_of(recorder, module), module=True)
+    entry = Entry(id(module), stage, _plan_of(recorder, module), "", own=False, module=True)
     state.stack.append(entry)
     if outermost and not getattr(module, "_is_replica", False):
         entry.batch = recorder.open_implicit(state)

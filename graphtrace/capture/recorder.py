@@ -8,7 +8,6 @@ first thing at an end, so that a stage's time does not hold what recording it co
 import threading
 import time
 from _thread import get_native_id
-from dataclasses import dataclass, field
 from typing import Any, Final
 
 from graphtrace.capture import nvtx_ranges
@@ -29,7 +28,7 @@ def active() -> "Recorder | None":
     return ACTIVE[-1] if ACTIVE else None
 
 
-@dataclass(slots=True)
+# Plain classes: `dataclasses` imports `inspect`, half of what starting in a small process costs.
 class Entry:
     """An open stage, or an open outermost module, on one thread.
 
@@ -43,27 +42,50 @@ class Entry:
         module: whether it is the call of a module.
     """
 
-    owner: int
-    stage: int
-    own: bool
-    plan: Any = None
-    qualname: str = ""
-    batch: int = 0
-    module: bool = False
+    __slots__ = ("batch", "module", "own", "owner", "plan", "qualname", "stage")
+
+    def __init__(
+        self, owner: int, stage: int, plan: Any, qualname: str, *, own: bool, module: bool
+    ) -> None:
+        self.owner = owner
+        self.stage = stage
+        self.plan = plan
+        self.qualname = qualname
+        self.own = own
+        self.module = module
+        self.batch = 0
 
 
-@dataclass(slots=True)
 class ThreadState:
-    """What is open on one thread."""
+    """What is open on one thread, and counts of what it did.
 
-    native: int
-    stack: list[Entry] = field(default_factory=list)
-    batch: int = 0
-    implicit: bool = False
-    superseded: bool = False
-    borders: int = 0
-    skipped: int = 0
-    refused: int = 0
+    Attributes:
+        native: id of the thread, as the system and profilers know it.
+        stack: open stages and modules, outermost first.
+        batch: id of the open batch; 0 for none.
+        implicit: whether that batch is a call of an outermost module.
+        superseded: whether the program marked batches of its own inside the implicit one.
+        borders: stage borders recorded.
+        skipped: calls of modules that are no stage.
+        refused: stages beyond the most that are kept.
+    """
+
+    __slots__ = (
+        "batch",
+        "borders",
+        "implicit",
+        "native",
+        "refused",
+        "skipped",
+        "stack",
+        "superseded",
+    )
+
+    def __init__(self, native: int) -> None:
+        self.native = native
+        self.stack: list[Entry] = []
+        self.batch = self.borders = self.skipped = self.refused = 0
+        self.implicit = self.superseded = False
 
 
 class Recorder:
@@ -162,9 +184,8 @@ class Recorder:
         if top is not None:
             plan = top.plan if plan is None else plan
             qualname = top.qualname if qualname is None else qualname
-        entry = Entry(
-            owner, ident, own=True, plan=plan, qualname=qualname or "", module=origin == "module"
-        )
+        module = origin == "module"
+        entry = Entry(owner, ident, plan, qualname or "", own=True, module=module)
         if ident == 0:
             state.refused += 1
             entry.stage, entry.own = top.stage if top else 0, False

@@ -273,7 +273,7 @@ def _cost(processes: list[RawProcess], events: int) -> RunCost:
         borders += own
         overhead += own * each + (process.number("bye", "skipped") or 0) * (skip or 0)
     ran = measured and borders > 0
-    profilers = [word(process.hello.get("profiler")) for process in processes]
+    profilers = [word(process.last("profiler").get("name")) for process in processes]
     per_border = [process.number("cost", "border_ns") for process in processes]
     figures = sorted(value for value in per_border if value is not None)
     return RunCost(
