@@ -20,7 +20,7 @@ from graphtrace.model.errors import InputUnsupported
 
 __all__ = ["Column", "Frame", "fetch", "lookup"]
 
-_CHUNK_ROWS: Final = 65_536
+_CHUNK_ROWS: Final = 8_192
 _IDS_PER_QUERY: Final = 500
 """Bound values of one query; SQLite promises at least 999."""
 _INT32: Final = 2**31

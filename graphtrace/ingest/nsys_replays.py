@@ -132,9 +132,14 @@ def _reduce(how: np.ufunc, values: Ints, starts: Ints) -> Ints:
     return reduced
 
 
+def _graph_of(node: Ints) -> Ints:
+    upper: Ints = (node >> _GRAPH_SHIFT) & 0xFFFFFFFF
+    return upper
+
+
 def _exec_of(work: Work, first: Ints) -> tuple[Ints, Flags]:
     node = work.known("node")[first]
-    by_node = work.values["node"][first] >> _GRAPH_SHIFT
+    by_node = _graph_of(work.values["node"][first])
     by_column = work.values["exec_id"][first]
     # A node id without an upper half is of a driver that does not put the graph there.
     known = np.where(node, by_node != 0, work.known("exec_id")[first])
@@ -193,7 +198,7 @@ def collect_graphs(
         origin = node_events.get("originalGraphNodeId")
         created = ~(node_events.known("originalGraphNodeId") & (origin != 0))
         owner = keys.process(process_of(node_events.get("globalTid"))).astype(np.int64)
-        graph = node_events.get("graphNodeId") >> _GRAPH_SHIFT
+        graph = _graph_of(node_events.get("graphNodeId"))
         pairs.append(_pair(owner, graph, created & (graph != 0)))
     if graph_events is not None:
         owner = keys.process(process_of(graph_events.get("globalTid"))).astype(np.int64)
