@@ -55,13 +55,14 @@ def numbers(
         arrow_type: an integer, float64 or bool type of the schema.
         valid: False where the value is null.
     """
+    data: bytes | memoryview
     if arrow_type == pa.bool_():
         flags = np.asarray(values, dtype=np.bool_)
         data = np.packbits(flags, bitorder="little").tobytes()
         length = len(flags)
     else:
         typed = np.ascontiguousarray(values, dtype=_NUMPY[arrow_type])
-        data = typed.tobytes() if typed.size == 0 else typed
+        data = typed.tobytes() if typed.size == 0 else typed.data
         length = len(typed)
     mask, nulls = _validity(valid, length)
     return pa.Array.from_buffers(arrow_type, length, [mask, pa.py_buffer(data)], nulls)
@@ -159,9 +160,11 @@ def make_table(name: str, rows: int, columns: Mapping[str, Any]) -> pa.Table:
 
 
 def _one(array: pa.Array | pa.ChunkedArray) -> pa.Array:
-    if isinstance(array, pa.ChunkedArray):
-        return array.combine_chunks() if array.num_chunks != 1 else array.chunk(0)
-    return array
+    if not isinstance(array, pa.ChunkedArray):
+        return array
+    if array.num_chunks == 0:  # combine_chunks would build it with pa.array
+        return _nulls(array.type, 0)
+    return array.combine_chunks() if array.num_chunks != 1 else array.chunk(0)
 
 
 def valid_of(array: pa.Array | pa.ChunkedArray) -> npt.NDArray[np.bool_]:
@@ -194,10 +197,8 @@ def as_numpy(array: pa.Array | pa.ChunkedArray) -> npt.NDArray[Any]:
 
 def codes_of(array: pa.Array | pa.ChunkedArray) -> tuple[npt.NDArray[np.int32], list[str]]:
     """Codes and words of a dictionary-encoded string array; null is code -1."""
-    if isinstance(array, pa.ChunkedArray) and array.num_chunks != 1:
-        array = array.unify_dictionaries().combine_chunks()
-        if isinstance(array, pa.ChunkedArray):
-            array = array.chunk(0) if array.num_chunks else encode([])
+    if isinstance(array, pa.ChunkedArray) and array.num_chunks > 1:
+        array = array.unify_dictionaries()
     one = _one(array)
     codes = np.where(valid_of(one.indices), as_numpy(one.indices), -1).astype(np.int32)
     return codes, one.dictionary.to_pylist()

@@ -394,4 +394,7 @@ TABLES: Final[dict[str, Table]] = {table.name: table for table in _DECLARED}
 
 def empty_table(name: str) -> pa.Table:
     """A table of the given name with no rows."""
-    return TABLES[name].schema.empty_table()
+    # The schema's own `empty_table` imports pandas; the import is here because arrays need TABLES.
+    from graphtrace.model.arrays import make_table
+
+    return make_table(name, 0, {})
