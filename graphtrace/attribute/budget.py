@@ -121,4 +121,4 @@ def _kinds(scope: BudgetScope, launch: int, idle: int) -> dict[str, int]:
     parts: dict[IdleKind, int] = {"unexplained": idle - launch}
     if scope == "replay":
         parts = {"launch_latency": launch, **parts}
-    return dict[str, int](parts)
+    return {str(kind): ns for kind, ns in parts.items()}

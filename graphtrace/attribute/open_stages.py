@@ -67,6 +67,7 @@ class OpenStages:
                 self._given,
                 _rank(text_words)[texts[rows]],
                 _rank(domain_words)[domains[rows]],
+                paths.depth(self._given),  # a stage before those that it encloses
                 -self.end,
                 self.begin,
             )

@@ -42,6 +42,24 @@ class StagePaths:
         self._parent: dict[int, int] = {}
         self._name: dict[int, str] = {}
 
+    def depth(self, stage: Ints) -> Ints:
+        """How many stages enclose each stage that the trace has; 0 for -1."""
+        size = self._next + 1  # the last one, which -1 means too, stands for "no stage"
+        above = np.full(size, -1, dtype=np.int64)
+        parent = self._given.column("parent")
+        above[as_numpy(self._given.column("stage"))] = where_valid(
+            as_numpy(parent), valid_of(parent)
+        )
+        depth = np.zeros(len(stage), dtype=np.int64)
+        current = above[stage]
+        # A path has fewer elements than there are stages, whatever `parent` says.
+        for _ in range(size):
+            if not (current >= 0).any():
+                break
+            depth += current >= 0
+            current = above[current]
+        return depth
+
     def codes(self, words: list[str]) -> Ints:
         """Codes of path elements, for `extend`."""
         codes = [self._codes.setdefault(word or UNNAMED, len(self._codes)) for word in words]
