@@ -22,8 +22,10 @@ from graphtrace_analyzers._claims import (
     longest,
     percent,
     profiled_share,
+    quotient,
     ratio,
     severity,
+    share_of,
     some,
     weighted,
 )
@@ -67,9 +69,9 @@ def judge(
     clean = np.array([m.passes == 1 and m.cache == "warm" for m in modes], dtype=np.bool_)
     idle = busy < options.dram_pct
     known = named & clean & np.isfinite(busy) & np.isfinite(reads) & np.isfinite(l2) & (must > 0.0)
-    high = known & ~idle & (reads >= options.amplification * must)
+    high = known & ~idle & (quotient(reads, must) >= options.amplification)
     fits, exceeds = must <= options.resident * l2, must > options.beyond * l2
-    share = np.where(high, 1.0 - must / np.where(high, reads, 1.0), 0.0)
+    share = np.nan_to_num(1.0 - share_of(np.full(len(view), must), reads))
     claims = []
     for kind, where in (("thrash", fits), ("capacity", exceeds)):
         flagged = high & where & (share >= options.min_share)

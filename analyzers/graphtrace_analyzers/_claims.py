@@ -22,8 +22,10 @@ __all__ = [
     "ncu_command",
     "percent",
     "profiled_share",
+    "quotient",
     "ratio",
     "severity",
+    "share_of",
     "some",
     "weighted",
 ]
@@ -66,6 +68,24 @@ def capped(
 ) -> npt.NDArray[np.float64]:
     """The smaller of the two, where the limit is known."""
     return np.where(np.isfinite(limit), np.minimum(share, limit), share)
+
+
+def quotient(
+    upper: npt.NDArray[np.float64], lower: npt.NDArray[np.float64] | float
+) -> npt.NDArray[np.float64]:
+    """A quotient of counts; NaN where one is missing or negative, or the lower is 0."""
+    with np.errstate(all="ignore"):
+        made = np.divide(upper, lower)
+    sound = (np.asarray(lower) > 0.0) & (np.asarray(upper) >= 0.0) & np.isfinite(made)
+    return np.where(sound, made, np.nan)
+
+
+def share_of(
+    part: npt.NDArray[np.float64], whole: npt.NDArray[np.float64]
+) -> npt.NDArray[np.float64]:
+    """A part of a whole; NaN where it is none, as from counters of two passes."""
+    made = quotient(part, whole)
+    return np.where(made <= 1.0, made, np.nan)
 
 
 def launched(count: int) -> str:

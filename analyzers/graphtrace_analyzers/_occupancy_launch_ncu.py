@@ -35,6 +35,7 @@ from graphtrace_analyzers._claims import (
     profiled_share,
     ratio,
     severity,
+    share_of,
     some,
     weighted,
 )
@@ -102,28 +103,24 @@ def _shared(view: MetricView) -> Flags:
 def _small_grid(view: MetricView, options: Options) -> Flags:
     blocks, sms = _blocks(view), view.values(*SM_COUNT)
     long = view.duration_ns >= options.grid_min_ns
-    return (blocks > 0.0) & (blocks < sms) & long & ~_shared(view)
+    return (blocks >= 1.0) & (blocks < sms) & long & ~_shared(view)
 
 
 def _tail(view: MetricView, options: Options) -> tuple[Floats, Flags, Flags]:
     """Idle share, which results have a tail, and which lack the cycles to say."""
     waves = view.values(*WAVES)
-    active, elapsed = view.values(*_ACTIVE), view.values(*SM_ELAPSED)
-    measured = (active >= 0.0) & (elapsed > 0.0) & (active <= elapsed)
-    idle = np.where(measured, 1.0 - active / np.where(measured, elapsed, 1.0), np.nan)
+    idle = 1.0 - share_of(view.values(*_ACTIVE), view.values(*SM_ELAPSED))
     partial = (waves >= 1.0) & (waves < options.tail_waves) & (waves != np.floor(waves))
     possible = partial & (view.duration_ns >= options.tail_min_ns) & ~_shared(view)
     found = possible & (np.nan_to_num(idle) >= options.tail_idle)
-    return idle, found, possible & ~measured
+    return idle, found, possible & np.isnan(idle)
 
 
 def _low_occupancy(view: MetricView, options: Options) -> tuple[Floats, Flags, Flags]:
     """Gap as a share of theoretical occupancy, where it costs time, and where nobody can say."""
-    achieved, theoretical = view.values(*ACHIEVED_OCCUPANCY), view.values(*THEORETICAL_OCCUPANCY)
-    sound = (achieved >= 0.0) & (theoretical > 0.0) & (theoretical <= 100.0)
-    sound &= achieved <= theoretical
-    gap = np.where(sound, 1.0 - achieved / np.where(sound, theoretical, 1.0), 0.0)
-    wide = sound & (theoretical - achieved >= options.occupancy_gap)
+    achieved, theoretical = view.rate(*ACHIEVED_OCCUPANCY), view.rate(*THEORETICAL_OCCUPANCY)
+    gap = np.nan_to_num(1.0 - share_of(achieved, theoretical))
+    wide = (gap > 0.0) & (theoretical - achieved >= options.occupancy_gap)
     wide &= view.duration_ns >= options.tail_min_ns
     issue = view.values(*ISSUE_ACTIVE)
     waiting = _waiting(view)
@@ -136,8 +133,7 @@ def _low_occupancy(view: MetricView, options: Options) -> tuple[Floats, Flags, F
 
 def _waiting(view: MetricView) -> Floats:
     """Share of warp latency spent waiting for memory."""
-    latency = view.values(*WARP_LATENCY)
-    return view.values(*_SCOREBOARD) / np.where(latency > 0.0, latency, np.nan)
+    return share_of(view.values(*_SCOREBOARD), view.values(*WARP_LATENCY))
 
 
 def _abstain(
@@ -154,7 +150,7 @@ def _small_claim(view: MetricView, rows: list[int]) -> Claim:
     row = longest(view, rows)
     blocks, sms = _blocks(view), view.values(*SM_COUNT)
     # NVIDIA's rule LaunchConfiguration: (SMs - blocks) / SMs.
-    share = 1.0 - blocks / np.where(sms > 0.0, sms, np.nan)
+    share = 1.0 - share_of(blocks, sms)
     at_stake = weighted(view, rows, capped(share, headroom(view)))
     count, whole = int(blocks[row]), int(sms[row])
     return Claim(

@@ -42,8 +42,10 @@ from graphtrace_analyzers._claims import (
     ncu_command,
     percent,
     profiled_share,
+    quotient,
     ratio,
     severity,
+    share_of,
     some,
     weighted,
 )
@@ -72,8 +74,7 @@ def _uncoalesced(
 ) -> tuple[tuple[Claim, ...], tuple[Abstention, ...]]:
     actual, ideal = view.values(*GLOBAL_SECTORS), view.values(*GLOBAL_SECTORS_IDEAL)
     known = np.isfinite(actual) & np.isfinite(ideal)
-    sound = known & (actual > 0.0) & (ideal >= 0.0) & (ideal <= actual)
-    excess = np.where(sound, 1.0 - ideal / np.where(sound, actual, 1.0), 0.0)
+    excess = np.nan_to_num(1.0 - share_of(ideal, actual))
     # NVIDIA's rule UncoalescedGlobalAccess takes the excess share of the time in which L2 works.
     # Excess that L1 serves costs L1's time, so the busier of the two counts; all of the time where
     # one of them was not collected.
@@ -81,7 +82,7 @@ def _uncoalesced(
     share = excess * np.where(np.isfinite(pressure), np.minimum(pressure, 1.0), 1.0)
     limit = _dram_leaves(view, ideal)
     bounded = capped(share, limit)
-    flagged = sound & (excess >= options.excess) & (bounded >= options.min_share)
+    flagged = (excess >= options.excess) & (bounded >= options.min_share)
     claims = tuple(
         _uncoalesced_claim(view, rows, excess, bounded, bounded < share)
         for rows in launches(view, flagged)
@@ -104,16 +105,14 @@ def _dram_leaves(view: MetricView, ideal: npt.NDArray[np.float64]) -> npt.NDArra
 
     Its bytes then carry no excess and stay when the accesses are mended. NaN elsewhere.
     """
-    moved = view.values(*DRAM_READ) + view.values(*DRAM_WRITE)
-    needed = moved <= _NO_EXCESS * _SECTOR_BYTES * ideal
+    moved = quotient(view.values(*DRAM_READ) + view.values(*DRAM_WRITE), ideal)
+    needed = moved <= _NO_EXCESS * _SECTOR_BYTES
     return np.where(needed, 1.0 - view.rate(*DRAM_PCT) / 100.0, np.nan)
 
 
 def _active(view: MetricView) -> npt.NDArray[np.float64]:
     """Share of the time in which L2 slices work; NaN where it was not collected or is no share."""
-    active, elapsed = view.values("lts__cycles_active.sum"), view.values("lts__cycles_elapsed.sum")
-    share = active / np.where(elapsed > 0.0, elapsed, np.nan)
-    return np.where((share >= 0.0) & (share <= 1.0), share, np.nan)
+    return share_of(view.values("lts__cycles_active.sum"), view.values("lts__cycles_elapsed.sum"))
 
 
 def _per_request(view: MetricView, row: int) -> tuple[float, float] | None:
@@ -193,13 +192,11 @@ def _uncoalesced_evidence(view: MetricView, row: int, excess: float) -> tuple[Ev
 def _slices(view: MetricView, options: Options) -> tuple[Claim, ...]:
     most, mean, total = (view.values(name) for name in _BALANCE)
     busy = view.rate(*L2_PCT)
-    sound = (mean > 0.0) & (most >= mean) & np.isfinite(busy)
-    skew = np.where(sound, most / np.where(sound, mean, 1.0), 1.0)
+    skew = quotient(most, mean)
     # As in NVIDIA's rule WorkloadImbalance: (1 - mean / largest), of the time in which L2 works.
-    share = (1.0 - 1.0 / skew) * np.where(sound, busy, 0.0) / 100.0
+    share = np.nan_to_num((1.0 - share_of(mean, most)) * busy / 100.0)
     flagged = (
-        sound
-        & (skew >= options.slice_ratio)
+        (skew >= options.slice_ratio)
         & (total >= options.slice_sectors)
         & (busy >= options.slice_l2_pct)
         & (share >= options.min_share)

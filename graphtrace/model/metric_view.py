@@ -186,11 +186,12 @@ class MetricView:
         return None
 
     def evidence(self, row: int, *wanted: Spellings) -> tuple[Evidence, ...]:
-        """Metrics of one result as evidence; those that were not collected are left out."""
+        """Metrics of one result as evidence; those not collected and invalid rates are left out."""
         found = [self.lookup(row, *spellings) for spellings in wanted]
         return tuple(
             Evidence(name, int(value) if value.is_integer() else value, unit, self.modes[row])
             for name, value, unit in (item for item in found if item is not None)
+            if invalid_rate(value, unit) is None
         )
 
     def stall_names(self) -> dict[str, str]:
