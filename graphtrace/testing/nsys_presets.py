@@ -33,8 +33,8 @@ class Planted:
         small_grid: blocks of that kernel.
         gap_stage, gap_ns: stage in front of which the device waits in each replay, and how long
             beyond the gap that any node has.
-        busy_ns: busy time of each stage over all replays, in the order of `stages`; streams run
-            side by side in none of them but the first two.
+        busy_ns: summed durations of each stage's nodes over all replays, in the order of `stages`;
+            only in patch_embed do two of them run side by side.
     """
 
     path: Path
