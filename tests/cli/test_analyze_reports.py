@@ -118,7 +118,7 @@ def test_what_is_no_report_is_told_apart(data_dir, tmp_path):
         "binary": os.urandom(4096),
         "packed": gzip.compress(b"something else"),
         "truncated": whole[: len(whole) // 2],
-        "flipped": bytes(b ^ 0xFF for b in whole[:400]) + whole[400:],
+        "flipped": whole[:4] + bytes(b ^ 0xFF for b in whole[4:400]) + whole[400:],
     }
     told = {}
     for name, content in files.items():
