@@ -167,7 +167,7 @@ def test_two_reports_are_joined(data_dir, validator):
 
 
 def test_a_hostile_name_stays_text(data_dir, tmp_path):
-    hostile = tmp_path / "a\x1b[31m<script>alert(1)</script>\u202e.ncu-rep"
+    hostile = tmp_path / "a\x1b[31m<script>alert(1)<!--\u202e.ncu-rep"
     hostile.write_bytes((data_dir / "ncu" / "ncar_v100_2022.2.ncu-rep").read_bytes())
     page = tmp_path / "page.html"
     done = analyze(hostile, "-o", page)
@@ -184,7 +184,7 @@ def test_outputs_are_refused_before_work_is_done(data_dir, tmp_path):
     assert "exists" in refusal(analyze(report, "-o", page), 2)[0]
     assert page.read_text() == "mine"
     assert analyze(report, "-o", page, "--force").returncode == 0
-    assert page.read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
+    assert page.read_text(encoding="utf-8").lower().startswith("<!doctype html>")
 
 
 def test_a_gate_that_cannot_be_decided_exits_with_4(data_dir):
