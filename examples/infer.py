@@ -276,6 +276,7 @@ def batch_facts(batch: Batch) -> AbstractContextManager[object]:
         valid_tokens=sum(batch.tokens),
         captured_tokens=batch.captured_tokens,
         sizes=batch.tokens,
+        label=f"{batch.side} px",
     )
 
 
