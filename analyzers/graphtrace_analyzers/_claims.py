@@ -16,7 +16,6 @@ __all__ = [
     "capped",
     "fingerprint",
     "headroom",
-    "launched",
     "launches",
     "longest",
     "ncu_command",
@@ -86,11 +85,6 @@ def share_of(
     """A part of a whole; NaN where it is none, as from counters of two passes."""
     made = quotient(part, whole)
     return np.where(made <= 1.0, made, np.nan)
-
-
-def launched(count: int) -> str:
-    """As in " in 3 launches"; nothing for one."""
-    return "" if count == 1 else f" in {count} launches"
 
 
 def fingerprint(view: MetricView, row: int) -> str:

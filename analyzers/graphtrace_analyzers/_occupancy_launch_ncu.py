@@ -27,7 +27,6 @@ from graphtrace_analyzers._claims import (
     capped,
     fingerprint,
     headroom,
-    launched,
     launches,
     longest,
     ncu_command,
@@ -179,7 +178,12 @@ def _small_claim(view: MetricView, rows: list[int]) -> Claim:
 def _tail_claim(view: MetricView, rows: list[int], idle: Floats) -> Claim:
     row = longest(view, rows)
     share = np.nan_to_num(idle)
-    stand = weighted(view, rows, share)
+    where = percent(float(idle[row]))
+    if len(rows) > 1:
+        over = percent(weighted(view, rows, share))
+        where += f" of the longest of {len(rows)} launches ({over} over all)"
+    else:
+        where += " of the time"
     at_stake = weighted(view, rows, capped(share, headroom(view)))
     waves = float(view.values(*WAVES)[row])
     return Claim(
@@ -199,9 +203,8 @@ def _tail_claim(view: MetricView, rows: list[int], idle: Floats) -> Claim:
                 DURATION,
             ),
         ),
-        why=f"SMs stand idle {percent(stand)} of the time{launched(len(rows))}: the blocks make"
-        f" {ratio(waves)} waves and the last ones run nearly alone; at most {percent(at_stake)} of"
-        " the kernel comes back.",
+        why=f"SMs stand idle {where}: the blocks make {ratio(waves)} waves and the last ones run"
+        f" nearly alone; at most {percent(at_stake)} of the kernel comes back.",
         do="Even out the work of the blocks, or use smaller blocks, or as many as fill whole waves"
         " (a loop over tiles with one wave of blocks has no tail).",
         prove=ncu_command(

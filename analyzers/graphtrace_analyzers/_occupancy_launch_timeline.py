@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from graphtrace.model.analysis import Abstention, Evidence
-from graphtrace.model.arrays import as_numpy, codes_of, valid_of
+from graphtrace.model.arrays import as_numpy, codes_of, narrow, valid_of
 from graphtrace.model.metric_view import function_name
 from graphtrace.model.plugin import Claim
 from graphtrace.model.trace import TableSet
@@ -50,11 +50,8 @@ def timeline(
             " wall time they could be a share of."
         )
         return (), (Abstention(ID, reason, _nsys()),)
-    lost = [(rows, kernels.lost_ns(rows)) for rows in groups]
-    claims = tuple(
-        _claim(kernels, rows, ns, wall) for rows, ns in lost if ns >= options.min_share * wall
-    )
-    return claims, ()
+    worth = options.min_share * wall
+    return tuple(_claim(kernels, rows, ns, wall) for rows, ns in groups if ns >= worth), ()
 
 
 def _nsys() -> str:
@@ -125,20 +122,26 @@ class _Kernels:
         alone[rows] = alone_on_device(self.device[rows], self.begin[rows], self.end[rows])
         return long & alone
 
-    def groups(self, flagged: Flags, least: int) -> list[Ints]:
-        """Rows of each stage and kernel name with at least so many launches."""
+    def groups(self, flagged: Flags, least: int) -> list[tuple[Ints, int]]:
+        """Rows and lost time of each stage and kernel name with at least so many launches.
+
+        Lost is at most duration x (SMs - blocks) / SMs, summed.
+        """
         rows = np.flatnonzero(flagged)
         if not len(rows):
             return []
-        group = self.stage[rows] * (len(self.words) + 1) + self.names[rows]
-        order = np.argsort(group, kind="stable")
-        borders = np.flatnonzero(np.diff(group[order])) + 1
-        return [part for part in np.split(rows[order], borders) if len(part) >= least]
-
-    def lost_ns(self, rows: Ints) -> int:
-        """Upper bound: duration x (SMs - blocks) / SMs, summed."""
+        group = (self.stage[rows] + 1) * (len(self.words) + 1) + self.names[rows] + 1
+        order = np.argsort(narrow(group), kind="stable")
+        rows, group = rows[order], group[order]
+        starts = np.flatnonzero(np.r_[True, group[1:] != group[:-1]])
+        ends = np.r_[starts[1:], len(rows)]
         spent = self.end[rows] - self.begin[rows]
-        return int((spent * (self.sms[rows] - self.blocks[rows]) // self.sms[rows]).sum())
+        idle = spent * (self.sms[rows] - self.blocks[rows]) // self.sms[rows]
+        lost = np.add.reduceat(idle, starts)
+        return [
+            (rows[starts[g] : ends[g]], int(lost[g]))
+            for g in np.flatnonzero(ends - starts >= least).tolist()
+        ]
 
 
 def _keys(table: object, name: str, absent: int = -1) -> Ints:
@@ -176,7 +179,7 @@ def alone_on_device(device: Ints, begin: Ints, end: Ints) -> Flags:
     alone = np.ones(len(begin), dtype=np.bool_)
     for key in np.unique(device).tolist():
         rows = np.flatnonzero(device == key)
-        order = rows[np.lexsort((end[rows], begin[rows]))]
+        order = rows[np.argsort(begin[rows], kind="stable")]
         first, last = begin[order], end[order]
         latest = np.maximum.accumulate(last)
         overlapped = first[1:] < latest[:-1]

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from graphtrace.model.analysis import KernelRow, MetricValue, Mode
-from graphtrace.model.arrays import as_numpy, codes_of, valid_of
+from graphtrace.model.arrays import as_numpy, codes_of, narrow, valid_of
 from graphtrace.model.metric_view import (
     ACHIEVED_OCCUPANCY,
     DRAM_READ,
@@ -184,7 +184,7 @@ def _timeline(tables: TableSet, stages: dict[int, str]) -> tuple[list[KernelRow]
     stage = activities.column("stage")
     where = np.where(valid_of(stage), as_numpy(stage), -1).astype(np.int64)
     group = codes[rows].astype(np.int64) * (int(where.max()) + 2) + where[rows] + 1
-    order = np.argsort(group, kind="stable")
+    order = np.argsort(narrow(group), kind="stable")
     rows, group = rows[order], group[order]
     starts = np.flatnonzero(np.r_[True, group[1:] != group[:-1]])
     spent = as_numpy(activities.column("end_ns")) - as_numpy(activities.column("begin_ns"))
@@ -219,6 +219,7 @@ def _agreed(
     column: object, rows: npt.NDArray[np.int64], starts: npt.NDArray[np.int64], absent: int = 0
 ) -> npt.NDArray[np.int64]:
     """The one value of each group; `absent` where its rows differ or one is null."""
-    values = np.where(valid_of(column), as_numpy(column), absent)[rows].astype(np.int64)
+    values = as_numpy(column)[rows].astype(np.int64)
+    values[~valid_of(column)[rows]] = absent
     low = np.minimum.reduceat(values, starts)
     return np.where(low == np.maximum.reduceat(values, starts), low, absent)

@@ -141,7 +141,7 @@ def test_launches_of_one_kernel_are_one_claim_weighted_by_time():
     found = outcome.claims[0]
     assert found.results == (0, 1)
     assert found.share_of_kernel == pytest.approx((0.3 * 1 + 0.5 * 3) / 4)
-    assert "in 2 launches" in found.why
+    assert "50 % of the longest of 2 launches (45 % over all)" in found.why
 
 
 def test_severity_is_by_the_time_of_the_whole_report():
