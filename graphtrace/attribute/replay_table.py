@@ -74,7 +74,7 @@ def find_replays(
         The replays, and the replay key of each activity (-1 for none).
     """
     replay = _by_correlation(replays, work)
-    fresh = np.flatnonzero(work.in_graph & ~work.mark & (replay < 0) & _launchable(work))
+    fresh = np.flatnonzero(work.in_graph & (replay < 0) & _launchable(work))
     key = ints(replays, "replay")
     first, slot = _new_launches(work, fresh)
     base = int(max(key.max(initial=-1), work.replay.max(initial=-1))) + 1
@@ -145,7 +145,7 @@ def _new_launches(work: Work, fresh: Ints) -> tuple[Ints, Ints]:
     """First activity of each launch without a row, in order of time, and the launch of each."""
     if not len(fresh):
         return fresh, fresh
-    lonely = ~work.has_correlation[fresh]
+    lonely = (~work.has_correlation | work.opaque)[fresh]
     key = pack(
         work.process[fresh], work.correlation[fresh], np.where(lonely, work.key[fresh] + 1, 0)
     )

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Exact shares against an oracle that looks at every nanosecond."""
 
+import itertools
+from random import Random
 from unittest import mock
 
 import numpy as np
@@ -16,7 +18,7 @@ Row = tuple[int, int, int, int, int]
 
 
 def _share(rows: list[Row], ordinals: list[int]) -> Shares:
-    lane, begin, length, stream, unit = (
+    lane, begin, length, stream, _unit = (
         np.asarray(c, dtype=np.int64) for c in zip(*rows, strict=True)
     )
     end = begin + length
@@ -37,7 +39,7 @@ def oracle(rows: list[Row], ordinals: list[int]) -> tuple[list[int], list[int], 
     for lane in {row[0] for row in rows}:
         mine = [i for i in order if rows[i][0] == lane]
         borders = sorted({t for i in mine for t in (rows[i][1], rows[i][1] + rows[i][2])})
-        for left, right in zip(borders, borders[1:], strict=False):
+        for left, right in itertools.pairwise(borders):
             now = [i for i in mine if rows[i][1] <= left < rows[i][1] + rows[i][2]]
             for place, i in enumerate(now):
                 share_, rest = divmod(right - left, len(now))
@@ -70,9 +72,9 @@ rows_of = st.lists(
 
 
 @given(rows_of, st.randoms())
-def test_shares_are_those_of_the_oracle_in_any_row_order(rows: list[Row], random: object) -> None:
+def test_shares_are_those_of_the_oracle_in_any_row_order(rows: list[Row], random: Random) -> None:
     ordinals = list(range(len(rows)))
-    random.shuffle(ordinals)  # type: ignore[attr-defined]
+    random.shuffle(ordinals)
     got = _share(rows, ordinals)
     assert (got.busy.tolist(), got.alone.tolist(), got.idle.tolist()) == oracle(rows, ordinals)
     turned = _share(rows[::-1], ordinals[::-1])

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Stacks of push/pop ranges against a slow oracle that looks at every range."""
 
+from random import Random
+
 import numpy as np
 import pytest
 from attribute_builders import Row, push, table
@@ -98,14 +100,14 @@ def test_open_stage_is_the_one_of_the_oracle(rows: list[Row]) -> None:
 
 
 @given(st.lists(range_rows, max_size=10), st.randoms())
-def test_stages_of_ranges_and_row_order(rows: list[Row], random: object) -> None:
+def test_stages_of_ranges_and_row_order(rows: list[Row], random: Random) -> None:
     """A range is the path that was open when it was pushed, up to itself."""
     _, _, opened = _look(rows, [(0, 1, 0)])
     by_key = opened._paths.path_by_key
     got = [by_key.get(key) for key in opened.stage_of_range.tolist()]
     assert got == [_path_of(row, rows) for row in rows]
     order = list(range(len(rows)))
-    random.shuffle(order)  # type: ignore[attr-defined]
+    random.shuffle(order)
     _, _, again = _look([rows[i] for i in order], [(0, 1, 0)])
     by_key = again._paths.path_by_key
     shuffled = [by_key.get(key) for key in again.stage_of_range.tolist()]
