@@ -1,9 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a trace to an analysis: attribute, ask every analyzer, clip, rank, decide.
-
-An analyzer's `prove` may hold `{report}`: it stands for the path of the report that the first of
-the claim's ncu results is from, quoted for a shell.
-"""
+"""From a trace to an analysis: attribute, ask every analyzer, clip, rank, decide."""
 
 import time
 from collections.abc import Mapping, Sequence

@@ -8,11 +8,9 @@ exceeds the busy (or idle) time of that stage.
 
 import hashlib
 import math
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import PurePath
-from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -28,9 +26,6 @@ from graphtrace.model.trace import InputInfo, Trace
 from graphtrace.model.vocabulary import CONFIDENCES, SEVERITIES
 
 __all__ = ["Pools", "Results", "findings"]
-
-REPORT: Final = "{report}"
-"""Stands in a claim's `prove` for the path of the report that its first result is from."""
 
 _Key = tuple[str, int, int | None]
 
@@ -80,10 +75,9 @@ def _keys(column: pa.ChunkedArray) -> npt.NDArray[np.int64]:
 
 @dataclass(frozen=True, slots=True)
 class Results:
-    """Names, reports and durations of the ncu results, by key."""
+    """Names and durations of the ncu results, by key."""
 
     labels: Mapping[int, str]
-    paths: Mapping[int, str]
     duration_ns: Mapping[int, float]
 
     @classmethod
@@ -94,13 +88,12 @@ class Results:
             base if bases.count(base) == 1 else info.path
             for base, info in zip(bases, inputs, strict=True)
         ]
-        labels, paths, durations = {}, {}, {}
+        labels, durations = {}, {}
         rows = zip(view.keys.tolist(), view.sources.tolist(), view.ncu_ids.tolist(), strict=True)
         for row, (key, source, position) in enumerate(rows):
             labels[key] = f"{shown[source]}#{position}"
-            paths[key] = inputs[source].path
             durations[key] = float(view.duration_ns[row])
-        return cls(labels, paths, durations)
+        return cls(labels, durations)
 
     def weight(self, claim: Claim) -> float:
         """Time of one launch each that a claim without a timeline is about, ns; ranks only."""
@@ -183,8 +176,6 @@ def _finding(
     results: Results,
 ) -> Finding:
     on_wall = recoverable_ns is not None and bool(wall_ns)
-    report = next((results.paths[key] for key in claim.results), None)
-    prove = claim.prove if report is None else claim.prove.replace(REPORT, shlex.quote(report))
     return Finding(
         id=hashlib.sha256(identity.encode()).hexdigest()[:12],
         analyzer=analyzer,
@@ -199,7 +190,7 @@ def _finding(
         evidence=tuple(_plain(item) for item in claim.evidence),
         why=claim.why,
         do=claim.do,
-        prove=prove,
+        prove=claim.prove,
         kernel=claim.kernel,
         results=tuple(results.labels[key] for key in claim.results),
         device=claim.device,

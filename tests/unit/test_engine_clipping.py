@@ -62,7 +62,7 @@ claims = st.lists(
 
 def found_in(rows, made, wall):
     tables = TableSet({"stages": stages(*PATHS), "stage_times": stage_times(*rows)})
-    empty = ranking.Results({}, {}, {})
+    empty = ranking.Results({}, {})
     return ranking.findings([("mine", c) for c in made], trace(tables), wall, empty)
 
 
@@ -153,11 +153,10 @@ def test_results_are_named_by_report_and_place_and_ranked_by_time():
     whole = trace(tables, path="/some where/report.ncu-rep")
     results = ranking.Results.of(MetricView.of(tables), whole.inputs)
     quick = claim(share_of_kernel=0.9, results=(0,), kind="quick", severity="high")
-    slow = claim(share_of_kernel=0.2, results=(1,), kind="slow", prove="ncu --import {report}")
+    slow = claim(share_of_kernel=0.2, results=(1,), kind="slow")
     found = ranking.findings([("mine", quick), ("mine", slow)], whole, None, results)
     assert [f.kind for f in found] == ["slow", "quick"]
     assert found[0].results == ("report.ncu-rep#1",)
-    assert found[0].prove == "ncu --import '/some where/report.ncu-rep'"
     assert (found[0].share, found[0].share_of) == (0.2, "kernel")
     assert found[0].recoverable_ns is None
 
