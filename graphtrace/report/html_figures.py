@@ -67,6 +67,9 @@ def _layout(rows: int, x_title: str, labels: Sequence[str], **more: Any) -> dict
             "ticktext": [plotly_text(fit(label, _LABEL)) for label in labels],
             "range": [len(labels) - 0.5, -0.5],
             "automargin": True,
+            "ticks": "outside",
+            "ticklen": 6,
+            "tickcolor": "rgba(0,0,0,0)",
             "zeroline": False,
             "showgrid": False,
         },
@@ -174,13 +177,10 @@ def _timeline_figure(view: TimelineView | None, colors: Mapping[str, str]) -> Fi
 
 
 def time_figures(budget: BudgetView | None, timeline: TimelineView | None) -> tuple[Figure, ...]:
-    """Budget and timeline, each drawn or saying why not."""
+    """Budget and timeline, each drawn or saying why not; none where the inputs hold no time."""
     if budget is None and timeline is None:
-        why = (
-            "No budget and no timeline: none of the inputs holds times of replays, batches or "
-            "stages. An Nsight Systems export or a recording given together with these brings both."
-        )
-        return (Figure("plot-timeline", "Timeline", "", empty=why),)
+        # The section on time, before the figures, says why.
+        return ()
     colors = stage_colors(budget, timeline)
     return _budget_figure(budget), _timeline_figure(timeline, colors)
 

@@ -148,8 +148,9 @@ def budget(view: BudgetView | None, colors: Mapping[str, str]) -> str:
     """Where the time goes, in plain bars."""
     if view is None:
         why = (
-            "No input has a timeline, so there is no budget. An Nsight Systems export or a "
-            "recording brings one."
+            "None of the inputs holds times of replays, batches or stages, so there is no budget "
+            "and no timeline. An Nsight Systems export or a recording given together with these "
+            "brings both."
         )
         return section("budget", "Where the time goes", f'<p class="empty">{why}</p>')
     body = "".join(_budget_part(part, colors) for part in (view, *view.devices))

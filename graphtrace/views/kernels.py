@@ -26,30 +26,32 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class MetricColumn:
-    """A column: its heading, whether cells leave out the unit, and metrics, the preferred first."""
+    """A column: its heading in one or two lines, and its metrics, the preferred one first."""
 
     key: str
     heading: str
     group: str
-    bare: bool
     names: tuple[str, ...]
     meaning: str
+
+    @property
+    def bare(self) -> bool:
+        """Whether the heading names the unit, so that cells leave it out."""
+        return not self.key.startswith("dram")
 
 
 NCU_COLUMNS: Final[tuple[MetricColumn, ...]] = (
     MetricColumn(
         "achieved",
-        "achieved %",
+        "achieved\nocc. %",
         "occupancy",
-        True,
         ("sm__warps_active.avg.pct_of_peak_sustained_active",),
         "Achieved occupancy: warps resident while the SM is active, of the most it can hold",
     ),
     MetricColumn(
         "theoretical",
-        "theor. %",
+        "theor.\nocc. %",
         "occupancy",
-        True,
         ("sm__maximum_warps_per_active_cycle_pct",),
         "Theoretical occupancy: what registers, shared memory and block size allow",
     ),
@@ -57,15 +59,13 @@ NCU_COLUMNS: Final[tuple[MetricColumn, ...]] = (
         "waves",
         "waves",
         "occupancy",
-        True,
         ("launch__waves_per_multiprocessor",),
         "Waves: how often the grid fills the device",
     ),
     MetricColumn(
         "l2_throughput",
-        "L2 thr. %",
+        "L2\nthr. %",
         "memory",
-        True,
         (
             "lts__throughput.avg.pct_of_peak_sustained_elapsed",
             "lts__t_sectors.avg.pct_of_peak_sustained_elapsed",
@@ -73,45 +73,40 @@ NCU_COLUMNS: Final[tuple[MetricColumn, ...]] = (
         "L2 throughput, of the peak",
     ),
     MetricColumn(
-        "l2_hit", "L2 hit %", "memory", True, ("lts__t_sector_hit_rate.pct",), "L2 sector hit rate"
+        "l2_hit", "L2\nhit %", "memory", ("lts__t_sector_hit_rate.pct",), "L2 sector hit rate"
     ),
     MetricColumn(
         "l1_hit",
-        "L1 hit %",
+        "L1\nhit %",
         "memory",
-        True,
         ("l1tex__t_sector_hit_rate.pct",),
         "L1 sector hit rate",
     ),
     MetricColumn(
         "dram_read",
-        "DRAM rd",
+        "DRAM\nread",
         "memory",
-        False,
         ("dram__bytes_read.sum", "dram__bytes_op_read.sum"),
         "Bytes read from device memory",
     ),
     MetricColumn(
         "dram_write",
-        "DRAM wr",
+        "DRAM\nwritten",
         "memory",
-        False,
         ("dram__bytes_write.sum", "dram__bytes_op_write.sum"),
         "Bytes written to device memory",
     ),
     MetricColumn(
         "sectors_ld",
-        "sect/ld",
+        "sectors\n/ load",
         "memory",
-        True,
         ("graphtrace__sectors_per_request_ld",),
         "32-byte sectors per global load request",
     ),
     MetricColumn(
         "sectors_st",
-        "sect/st",
+        "sectors\n/ store",
         "memory",
-        True,
         ("graphtrace__sectors_per_request_st",),
         "32-byte sectors per global store request",
     ),

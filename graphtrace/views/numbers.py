@@ -23,9 +23,13 @@ __all__ = [
     "quantity",
     "share",
     "significant",
+    "time_scale",
 ]
 
 ABSENT: Final = "-"
+
+_WHOLE: Final = 2.0**53
+"""Below it every whole number is a float of its own, so that its digits mean something."""
 
 _TIME: Final = (("ns", 1.0), ("µs", 1e3), ("ms", 1e6), ("s", 1e9))
 _BYTES: Final = (("B", 1.0), ("kB", 1e3), ("MB", 1e6), ("GB", 1e9), ("TB", 1e12), ("PB", 1e15))
@@ -90,6 +94,15 @@ def duration(ns: float | None) -> str:
     return _scaled(ns, _TIME) if ns is not None and math.isfinite(ns) else ABSENT
 
 
+def time_scale(ns: float) -> tuple[str, float]:
+    """Unit and its length in ns for an axis that ends at `ns`."""
+    chosen = _TIME[0]
+    for unit, factor in _TIME:
+        if ns >= factor:
+            chosen = (unit, factor)
+    return chosen
+
+
 def data_size(size: float | None) -> str:
     """Bytes in decimal units, as Nsight Compute prints them: `25.2 MB`."""
     return _scaled(size, _BYTES) if size is not None and math.isfinite(size) else ABSENT
@@ -147,7 +160,9 @@ def exact(value: float | str | None, unit: str) -> str:
         return value
     if isinstance(value, float) and not math.isfinite(value):
         return "not a number"
-    digits = f"{value:,}" if float(value).is_integer() else repr(float(value))
+    if isinstance(value, float) and value.is_integer() and abs(value) < _WHOLE:
+        value = int(value)
+    digits = f"{value:,}" if isinstance(value, int) else repr(float(value))
     return f"{digits} {unit}".rstrip()
 
 

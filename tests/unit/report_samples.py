@@ -140,8 +140,7 @@ def ncu_analysis():
 
 
 def _split_budget(walls):
-    rows = tuple(StageBudget(s, b, i, (b + i) / walls) for s, b, i in STAGES)
-    return rows
+    return tuple(StageBudget(s, b, i, (b + i) / walls) for s, b, i in STAGES)
 
 
 STAGES = (
@@ -223,8 +222,10 @@ def hostile_analysis():
         devices=(replace(base.devices[0], name=HOSTILE),),
         budget=replace(base.budget, by_stage=rows, by_device=()),
         coverage=replace(base.coverage, reasons={HOSTILE: 60}),
-        kernels=tuple(replace(k, name=HOSTILE, stage=HOSTILE) for k in base.kernels)
-        + (replace(ncu_kernel(HOSTILE, hit=130.0), result=HOSTILE, stalls={HOSTILE: 3.0}),),
+        kernels=(
+            *(replace(k, name=HOSTILE, stage=HOSTILE) for k in base.kernels),
+            replace(ncu_kernel(HOSTILE, hit=130.0), result=HOSTILE, stalls={HOSTILE: 3.0}),
+        ),
         findings=tuple(
             replace(
                 f,
