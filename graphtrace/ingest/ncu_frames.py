@@ -64,12 +64,14 @@ class Result:
         metrics: number of distinct metrics.
         process_id: process that launched it, where the report says.
         clock_locked: whether the profiler could lock the clocks, where it tried and says so.
+        size: bytes of the result in the file.
     """
 
     function: str
     metrics: int
     process_id: int | None
     clock_locked: bool | None
+    size: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -325,7 +327,7 @@ def _kernel(data: bytes, process_id: int | None, found: _Found) -> Result:
     if _RESULT_REQUIRED - seen:
         raise Damage("has a result without a name, a size or a source")
     found.highest_name = max(found.highest_name, *names, -1)
-    return Result(function, len(names), process_id, locked)
+    return Result(function, len(names), process_id, locked, len(data))
 
 
 def _clock_locked(data: bytes, at: int, end: int) -> bool | None:

@@ -94,11 +94,6 @@ class MetricColumns:
         self._parts.append((keys, codes, units, texts, values, wholes, whole, lengths))
         return facts
 
-    @property
-    def rows(self) -> int:
-        """Metrics gathered so far."""
-        return sum(len(part[0]) for part in self._parts)
-
     def _unit(self, name: str, metric: Any) -> int:
         # ncu_report derives a unit from the name; asking for each value is ten times as slow.
         code = self._unit_of.get(name)

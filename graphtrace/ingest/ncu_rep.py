@@ -5,19 +5,18 @@ The command line, the host, the environment and the program that stand in a repo
 copied to any table.
 """
 
-import contextlib
-import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from graphtrace.ingest.ncu_actions import Gathered, gather, nothing_gathered
 from graphtrace.ingest.ncu_frames import Report, walk
-from graphtrace.ingest.ncu_metrics import Facts, MetricColumns
+from graphtrace.ingest.ncu_metrics import Facts
 from graphtrace.ingest.ncu_mode import Measured, measured
 from graphtrace.ingest.ncu_wire import Damage
 from graphtrace.ingest.source import Source
@@ -26,9 +25,6 @@ from graphtrace.model.errors import InputCorrupt, InputError, NoGpuWork, ToolMis
 from graphtrace.model.trace import InputInfo, TableSet
 
 __all__ = ["read"]
-
-_WORKLOADS: Final = {0: "kernel", 1: "range", 2: "cmdlist", 3: "graph"}
-"""By `ncu_report.IAction.WorkloadType_*`; a subgrid schedule (4) is no workload of ours."""
 
 _AXES: Final = "xyz"
 _DEVICE: Final = "device__attribute_"
@@ -65,33 +61,6 @@ _WANTED: Final = (
 _INT_LIMITS: Final = {pa.int16(): 2**15, pa.int32(): 2**31, pa.int64(): 2**63}
 
 
-class _Results:
-    """Rows of `ncu_results`, gathered one after another."""
-
-    def __init__(self) -> None:
-        self.names: list[str] = []
-        self.functions: list[str | None] = []
-        self.workloads: list[str] = []
-        self.facts: list[Facts] = []
-        self.metrics = MetricColumns(_WANTED)
-
-    def add(self, action: Any) -> None:
-        """Take one result.
-
-        Raises:
-            Damage: a kernel has no name or no metric.
-        """
-        workload = _WORKLOADS.get(action.workload_type(), "unknown")
-        name, function = action.name(action.NameBase_DEMANGLED), action.name()
-        if workload == "kernel" and not (name and function):
-            raise Damage("has a result without a name")
-        facts = self.metrics.add(len(self.names), action)
-        self.names.append(name or function or workload)
-        self.functions.append(function)
-        self.workloads.append(workload)
-        self.facts.append(facts)
-
-
 def read(path: Path) -> Source:
     """Read every result of a report.
 
@@ -119,7 +88,9 @@ def read(path: Path) -> Source:
     version = None if report.version is None else report.version.split(" ")[0]
     info = InputInfo(str(path), "ncu_rep", "Nsight Compute", version)
     if not report.results and not report.others:
-        return Source(info, TableSet(_tables(_Results(), report)), nothing=_no_kernels(path))
+        return Source(
+            info, TableSet(_tables(nothing_gathered(), report)), nothing=_no_kernels(path)
+        )
     try:
         results = _results(path, report)
     except Damage as damage:
@@ -150,31 +121,9 @@ def _warnings(path: Path, report: Report) -> tuple[str, ...]:
     )
 
 
-def _results(path: Path, report: Report) -> _Results:
-    results = _Results()
+def _results(path: Path, report: Report) -> Gathered:
     try:
-        for action in _actions(path):
-            results.add(action)
-    except UnicodeDecodeError:
-        raise Damage("has a name that is no text") from None
-    except (RuntimeError, SystemError, IndexError, ValueError, MemoryError) as error:
-        # What the package raises on inconsistent content is not documented.
-        raise Damage(f"cannot be read by ncu-report ({type(error).__name__})") from None
-    expected = len(report.results)
-    kernels = results.workloads.count("kernel")
-    if not results.names or (not report.others and len(results.names) != expected):
-        raise Damage(f"has {expected + report.others} results of which {kernels} can be read")
-    if not report.others:
-        lost = sum(r.metrics for r in report.results) - results.metrics.rows
-        if lost > 0:
-            raise Damage(f"has {lost} metrics that cannot be read")
-    return results
-
-
-def _actions(path: Path) -> Iterator[Any]:
-    """Every result of every range."""
-    try:
-        import ncu_report
+        results = gather(path, report, _WANTED)
     except ImportError:
         raise ToolMissing(
             "The package ncu-report is not installed.",
@@ -182,51 +131,17 @@ def _actions(path: Path) -> Iterator[Any]:
             "Install it with pip install ncu-report; where there is none for this machine, "
             f"ncu --import {path.name} --csv --page raw prints the figures.",
         ) from None
-    with _loadable(path) as name:
-        with _quiet():
-            context = ncu_report.load_report(name)
-        for number in range(context.num_ranges()):
-            one = context.range_by_idx(number)
-            for index in range(one.num_actions()):
-                with _quiet():
-                    action = one.action_by_idx(index)
-                yield action
+    expected, found = len(report.results), len(results.names)
+    if not found or (not report.others and found != expected):
+        raise Damage(f"has {expected + report.others} results of which {found} can be read")
+    if not report.others:
+        lost = sum(r.metrics for r in report.results) - int(results.metrics.num_rows)
+        if lost > 0:
+            raise Damage(f"has {lost} metrics that cannot be read")
+    return results
 
 
-@contextlib.contextmanager
-def _loadable(path: Path) -> Iterator[str]:
-    """A name for the file that ncu_report takes: it refuses names that are not UTF-8."""
-    try:
-        str(path).encode()
-    except UnicodeEncodeError:
-        with path.open("rb") as file:
-            yield f"/dev/fd/{file.fileno()}"
-    else:
-        yield str(path)
-
-
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """Keep what the C++ library writes to stderr about damage from mixing with our sentences.
-
-    Only opening a file and a result writes, so nobody else's words are lost for longer than that.
-    """
-    try:
-        kept = os.dup(2)
-    except OSError:
-        yield
-        return
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    try:
-        os.dup2(nowhere, 2)
-        yield
-    finally:
-        os.dup2(kept, 2)
-        os.close(kept)
-        os.close(nowhere)
-
-
-def _tables(results: _Results, report: Report) -> dict[str, pa.Table]:
+def _tables(results: Gathered, report: Report) -> dict[str, pa.Table]:
     facts = results.facts
     keys, devices = _devices(facts)
     pids = _process_ids(results, report)
@@ -243,12 +158,12 @@ def _tables(results: _Results, report: Report) -> dict[str, pa.Table]:
         ),
         "devices": devices,
         "ncu_results": _ncu_results(results, report, keys, pids),
-        "metrics": results.metrics.table(),
+        "metrics": results.metrics,
     }
 
 
 def _ncu_results(
-    results: _Results,
+    results: Gathered,
     report: Report,
     devices: Sequence[int | None],
     pids: Sequence[int | None],
@@ -281,19 +196,19 @@ def _ncu_results(
     )
 
 
-def _matched(results: _Results, report: Report) -> bool:
+def _matched(results: Gathered, report: Report) -> bool:
     """Whether the results of the framing are, in order, those that ncu_report gave."""
     return [r.function for r in report.results] == results.functions
 
 
-def _process_ids(results: _Results, report: Report) -> list[int | None]:
+def _process_ids(results: Gathered, report: Report) -> list[int | None]:
     if _matched(results, report):
         return [r.process_id for r in report.results]
     pids = {r.process_id for r in report.results}
     return [pids.pop() if len(pids) == 1 else None] * len(results.names)
 
 
-def _modes(results: _Results, report: Report) -> list[Measured]:
+def _modes(results: Gathered, report: Report) -> list[Measured]:
     mode = measured(report.command_lines, report.version)
     unlocked = Measured(mode.cache, "unknown", mode.replay_mode)
     if not _matched(results, report) or mode.clock == "none":

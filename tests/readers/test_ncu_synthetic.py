@@ -3,6 +3,8 @@
 
 import contextlib
 import struct
+import subprocess
+import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -10,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from graphtrace.ingest import ncu_actions
 from graphtrace.ingest.ncu_frames import walk
 from graphtrace.ingest.ncu_rep import read
 from graphtrace.ingest.ncu_wire import fields
@@ -192,11 +195,74 @@ def test_a_report_without_a_version_may_be_short(place: Path) -> None:
 
 def test_missing_package_names_another_way(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     place.write_bytes(TWO)
-    monkeypatch.setitem(__import__("sys").modules, "ncu_report", None)
+    monkeypatch.setitem(sys.modules, "ncu_report", None)
     with pytest.raises(ToolMissing, match="ncu-report is not installed") as caught:
         read(place)
     assert caught.value.exit_code == 5
     assert "--csv --page raw" in caught.value.do
+
+
+MANY = [
+    Kernel(
+        f"kernel{i}",
+        i,
+        {"launch__grid_dim_x": i, "text": f"t{i % 3}", f"only{i}": i / 7, "listed": i},
+    )
+    for i in range(20)
+]
+
+
+def split(monkeypatch: pytest.MonkeyPatch, part: int) -> None:
+    monkeypatch.setattr(ncu_actions, "_HERE_BYTES", 0)
+    monkeypatch.setattr(ncu_actions, "_PART_BYTES", part)
+
+
+@pytest.mark.parametrize("part", [1500, 10**6])
+def test_parts_read_elsewhere_are_the_whole(
+    place: Path, monkeypatch: pytest.MonkeyPatch, part: int
+) -> None:
+    place.write_bytes(report(*MANY, command="ncu x"))
+    here = read(place)
+    split(monkeypatch, part)
+    there = read(place)
+    assert len(ncu_actions._parts(walk(place))) == (1 if part > 1500 else 2)
+    for name, table in here.tables.tables.items():
+        assert there.tables.tables[name].to_pylist() == table.to_pylist(), name
+
+
+def test_damage_seen_elsewhere_is_named(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # The framing is whole; what lacks is a required field deep inside a message.
+    broken = part(9, part(2, "x"))
+    place.write_bytes(report(*MANY) + block(part(3, broken)))
+    for size in (10**6, 1500):
+        split(monkeypatch, size)
+        with pytest.raises(InputCorrupt, match="damaged"):
+            read(place)
+
+
+def test_a_crash_of_the_reader_is_damage(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place.write_bytes(report(*MANY))
+    split(monkeypatch, 1500)
+    crash = [sys.executable, "-c", "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"]
+    real = subprocess.run
+    monkeypatch.setattr(subprocess, "run", lambda _, **options: real(crash, **options))
+    with pytest.raises(InputCorrupt) as caught:
+        read(place)
+    assert "makes ncu-report crash" in caught.value.why
+
+
+def test_where_no_process_can_start_parts_are_read_here(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place.write_bytes(report(*MANY))
+    split(monkeypatch, 1500)
+    real = subprocess.run
+    monkeypatch.setattr(
+        subprocess,
+        "run",
+        lambda _, **options: real([sys.executable, "-c", "raise SystemExit(1)"], **options),
+    )
+    assert read(place).tables.rows("ncu_results") == len(MANY)
 
 
 @pytest.mark.parametrize("name", ["a\nb.ncu-rep", "\x1b[31mred.ncu-rep", "b\udcff.ncu-rep"])
