@@ -19,7 +19,8 @@ _HERE = os.path.dirname(os.path.abspath(__file__))
 _PACKAGE = os.path.dirname(os.path.dirname(_HERE))
 _WAKE = ("torch.nn.modules.module", "graphtrace.capture.api")
 
-if False:
+TYPE_CHECKING = False
+if TYPE_CHECKING:
     from typing import Any
 
 
