@@ -6,6 +6,7 @@ copied to any table.
 """
 
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
@@ -129,7 +130,7 @@ def _results(path: Path, report: Report) -> Gathered:
             "The package ncu-report is not installed.",
             f"It is NVIDIA's reader of Nsight Compute reports, and {path.name} is one.",
             "Install it with pip install ncu-report; where there is none for this machine, "
-            f"ncu --import {path.name} --csv --page raw prints the figures.",
+            f"ncu --import {shlex.quote(str(path))} --csv --page raw prints the figures.",
         ) from None
     expected, found = len(report.results), len(results.names)
     if not found or (not report.others and found != expected):
