@@ -25,6 +25,7 @@ _GREY: Final = "#8B949E"
 _KERNELS: Final = 20
 _REASONS: Final = 6
 _LABEL: Final = 34
+_HOVER: Final = 100
 _OTHER: Final = "other stages"
 
 
@@ -135,8 +136,8 @@ def _timeline_trace(
 ) -> dict[str, Any]:
     texts = [
         _lines(
-            bar.name,
-            f"stage {bar.stage}",
+            fit(bar.name, _HOVER),
+            f"stage {fit(bar.stage, _HOVER)}",
             f"busy {exact(bar.busy_ns, 'ns')}",
             f"{exact(bar.begin_ns, '')} to {exact(bar.end_ns, 'ns')}",
         )
@@ -179,7 +180,7 @@ def _timeline_figure(view: TimelineView | None, colors: Mapping[str, str]) -> Fi
 def time_figures(budget: BudgetView | None, timeline: TimelineView | None) -> tuple[Figure, ...]:
     """Budget and timeline, each drawn or saying why not; none where the inputs hold no time."""
     if budget is None and timeline is None:
-        # The section on time, before the figures, says why.
+        # The section before the figures says why.
         return ()
     colors = stage_colors(budget, timeline)
     return _budget_figure(budget), _timeline_figure(timeline, colors)

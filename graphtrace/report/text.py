@@ -31,6 +31,7 @@ _NARROWEST: Final = 60
 _WIDEST: Final = 160
 _STAGES: Final = 10
 _FULL_FINDINGS: Final = 5
+_FIGURES: Final = 5
 _SHORT_FINDINGS: Final = 10
 _SEVERITY_STYLE: Final = {"high": "bold red", "medium": "bold yellow", "low": "cyan", "info": "dim"}
 _VERDICT_STYLE: Final = {"Findings": "bold yellow", "Clean": "bold green", "Cannot tell": "bold"}
@@ -110,8 +111,8 @@ def _bar(bar: StageBar, longest: int, cells: int) -> Text:
     def length(ns: int) -> int:
         return max(1, round(cells * ns / longest)) if ns and longest else 0
 
-    busy = length(bar.busy_ns)
-    idle = min(length(bar.idle_ns), max(cells - busy, 1 if bar.idle_ns else 0))
+    idle = length(bar.idle_ns)
+    busy = min(length(bar.busy_ns), cells - idle)
     text = Text("█" * busy, style="blue")
     text.append("░" * idle, style="dim")
     return text
@@ -193,10 +194,12 @@ def _finding(console: Console, card: FindingCard) -> None:
 def _figures(card: FindingCard) -> str:
     modes = {proof.mode for proof in card.proofs if proof.mode}
     said = []
-    for proof in card.proofs:
+    for proof in card.proofs[:_FIGURES]:
         own = f" ({proof.mode})" if proof.mode and len(modes) > 1 else ""
         said.append(f"{proof.name} {proof.text}{own}")
     text = "; ".join(said)
+    left = len(card.proofs) - len(said)
+    text += f"; {left} more in --format json" if left > 0 else ""
     return f"{text}. Measured with {modes.pop()}." if len(modes) == 1 else text
 
 

@@ -181,8 +181,10 @@ def cell(metric: MetricValue | None, name: str = "", *, bare: bool = False) -> C
         return Cell("invalid", f"{name}: invalid{shown}: {metric.invalid}", None, metric.invalid)
     if not _is_number(metric.value):
         return Cell(ABSENT, "not measured")
-    text = quantity(metric.value, "%" if metric.unit == "%" else "" if bare else metric.unit)
-    if bare:
-        text = text.removesuffix(" %")
+    if bare and metric.unit != "%":
+        text = significant(metric.value)
+    else:
+        text = quantity(metric.value, metric.unit)
+        text = text.removesuffix(" %") if bare else text
     label = f"{name}: " if name else ""
     return Cell(text, f"{label}{exact(metric.value, metric.unit)}", metric.value)

@@ -353,8 +353,19 @@ def _range_view(trace: Trace, limit: int) -> TimelineView | None:
     return _window_view(trace, title, process, first, last, limit)
 
 
+def _device_view(trace: Trace, limit: int) -> TimelineView | None:
+    table = trace.tables.get("activities")
+    if not table.num_rows:
+        return None
+    begin = int(as_numpy(table.column("begin_ns")).min())
+    end = int(as_numpy(table.column("end_ns")).max())
+    rows = np.ones(table.num_rows, dtype=np.bool_)
+    title = f"All device work: {duration(end - begin)}"
+    return _view(title, _device_events(trace, rows), begin, end, limit)
+
+
 def timeline_view(trace: Trace, *, limit: int = LIMIT) -> TimelineView | None:
-    """The slowest replay; where there is none the slowest batch, else the longest stage range.
+    """The slowest replay, else the slowest batch, else the longest stage range, else all work.
 
     Args:
         trace: an attributed trace.
@@ -363,7 +374,7 @@ def timeline_view(trace: Trace, *, limit: int = LIMIT) -> TimelineView | None:
     Returns:
         None where no unit has work to draw.
     """
-    for make in (_replay_view, _batch_view, _range_view):
+    for make in (_replay_view, _batch_view, _range_view, _device_view):
         view = make(trace, limit)
         if view is not None:
             return view

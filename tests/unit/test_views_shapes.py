@@ -98,7 +98,7 @@ def test_ncu_rows_by_time_and_metrics_in_their_columns():
     assert cells["l2_hit"].text == "66.7"
     assert cells["l1_hit"].text == "-"
     assert cells["dram_read"].text == "25.2 MB"
-    assert cells["sectors_ld"].text == "24"
+    assert cells["sectors_ld"].text == "24.0"
     assert table.lines[0].cells[4].invalid == table.notes[0]
     assert table.lines[0].top_stall.text == "long scoreboard 21.5"
     assert "selected" not in dict(table.lines[0].stalls)

@@ -104,6 +104,14 @@ def test_without_batches_the_longest_range_is_the_unit():
     assert {bar.stage for bar in view.bars} == {"encoder", "encoder/attn", "encoder/mlp"}
 
 
+def test_without_any_unit_all_device_work_is_drawn():
+    trace = graph_trace(kernels=10, replays=2)
+    tables = {k: v for k, v in trace.tables.tables.items() if k != "replays"}
+    view = timeline_view(Trace(trace.inputs, TableSet(tables)))
+    assert view.title == "All device work: 10.0 ms"
+    assert len(view.bars) == 20
+
+
 def test_nothing_to_draw():
     assert timeline_view(Trace((), TableSet({}))) is None
 
