@@ -3,14 +3,11 @@
 
 import math
 from collections.abc import Sequence
-from typing import Final
 
+from graphtrace.analysis.gates import GATES
 from graphtrace.model.errors import UsageError
 
-__all__ = ["GATES", "parse_gates"]
-
-GATES: Final = ("recoverable",)
-"""Figures that a gate may watch: the sum of recoverable time as a share of wall time."""
+__all__ = ["parse_gates"]
 
 
 def parse_gates(texts: Sequence[str]) -> dict[str, float]:

@@ -244,9 +244,13 @@ def _objects(cells: tuple[object, ...]) -> npt.NDArray[np.object_]:
     return objects
 
 
-def _is(kinds: npt.NDArray[np.object_], kind: type) -> Flags:
-    same: Flags = np.equal(kinds, kind).astype(np.bool_)
-    return same
+def _kinds(objects: npt.NDArray[np.object_]) -> npt.NDArray[np.object_]:
+    kinds: Any = np.frompyfunc(type, 1, 1)(objects)
+    return np.asarray(kinds, dtype=np.object_)
+
+
+def _is(kinds: npt.NDArray[np.object_], kind: Any) -> Flags:
+    return np.asarray(kinds == kind, dtype=np.bool_)
 
 
 def _integers(
@@ -262,7 +266,7 @@ def _integers(
         valid = np.zeros(len(cells), dtype=np.bool_)
     else:
         objects = _objects(cells)
-        each = np.frompyfunc(type, 1, 1)(objects)
+        each = _kinds(objects)
         valid = _is(each, int)
         values[valid] = objects[valid].astype(np.int64)
         faults = [("is a real number", _is(each, float)), ("is text", _is(each, bytes))]
@@ -282,7 +286,7 @@ def _texts(
     if kinds == {bytes}:
         return np.fromiter(map(words.__getitem__, cells), np.int64, len(cells)), None, []
     objects = _objects(cells)
-    each = np.frompyfunc(type, 1, 1)(objects)
+    each = _kinds(objects)
     valid = _is(each, bytes)
     values = np.zeros(len(cells), dtype=np.int64)
     texts = objects[valid]

@@ -9,11 +9,11 @@ from html import escape
 from typing import Final
 
 from graphtrace.model.analysis import Analysis
-from graphtrace.report.html_figures import Figure
+from graphtrace.report.html_figures import Figure, StageStyle
 from graphtrace.views.budget import BudgetView
 from graphtrace.views.findings import FindingCard, VerdictView
 from graphtrace.views.kernels import KernelLine, NcuTable, TimelineTable
-from graphtrace.views.names import short_kernel, visible
+from graphtrace.views.names import fit, short_kernel, visible
 from graphtrace.views.numbers import ABSENT, Cell, count, duration, exact, plural, share
 from graphtrace.views.tables import (
     BatchView,
@@ -54,13 +54,12 @@ def section(id_: str, title: str, body: str, *, kind: str = "", aside: str = "")
     return f'<section id="{id_}"{css} aria-labelledby="{id_}-title">{heading}{body}</section>'
 
 
-def _td(cell: Cell) -> str:
-    """A number cell: short text, exact value on hover and by the switch."""
-    kind = "n"
+def _td(cell: Cell, kind: str = "n") -> str:
+    """A cell of a table: short text, exact value on hover and by the switch."""
     if cell.invalid is not None:
         kind += " invalid"
     elif cell.text == ABSENT:
-        return f'<td class="n absent" title="{esc(cell.exact)}">{ABSENT}</td>'
+        return f'<td class="{kind} absent" title="{esc(cell.exact)}">{ABSENT}</td>'
     full = esc(cell.exact)
     return f'<td class="{kind}" title="{full}" data-x="{full}">{esc(cell.text)}</td>'
 
@@ -102,27 +101,27 @@ def warnings(texts: Sequence[str]) -> str:
     return f'<section class="warning" role="note" aria-label="Warnings">{said}</section>'
 
 
-def _strip(view: BudgetView, colors: Mapping[str, str]) -> str:
+def _strip(view: BudgetView, styles: Mapping[str, StageStyle]) -> str:
     """One bar over the whole wall; the table below it says the same in numbers."""
     parts = []
     for bar in view.bars:
-        color = colors.get(bar.label, "var(--idle)")
+        color = styles[bar.label].css if bar.label in styles else "var(--idle)"
         said = f"{bar.label}: {share(bar.share)}"
         style = f"width:{bar.share * 100:.3f}%;background:{color}"
         parts.append(f'<span style="{style}" title="{esc(said)}"></span>')
     return f'<div class="strip" aria-hidden="true">{"".join(parts)}</div>'
 
 
-def _budget_rows(view: BudgetView, colors: Mapping[str, str]) -> Iterable[str]:
+def _budget_rows(view: BudgetView, styles: Mapping[str, StageStyle]) -> Iterable[str]:
     longest = max((bar.total_ns for bar in view.bars), default=0) or 1
     for bar in view.bars:
-        color = colors.get(bar.label, "var(--idle)")
+        color = styles[bar.label].css if bar.label in styles else "var(--idle)"
         swatch = f'<span class="swatch" style="background:{color}"></span>'
         pair = "".join(
             f'<i style="width:{ns / longest * 100:.3f}%"></i>' for ns in (bar.busy_ns, bar.idle_ns)
         )
         yield (
-            f'<td class="name">{swatch}{esc(bar.label)}</td>'
+            f'<td class="name" title="{esc(bar.label)}">{swatch}{esc(fit(bar.label, _NAME))}</td>'
             f'<td class="wide"><div class="bar" aria-hidden="true">{pair}</div></td>'
             f'<td class="n">{share(bar.share)}</td>'
             + _td(Cell(duration(bar.busy_ns), exact(bar.busy_ns, "ns")))
@@ -130,21 +129,20 @@ def _budget_rows(view: BudgetView, colors: Mapping[str, str]) -> Iterable[str]:
         )
 
 
-def _budget_part(view: BudgetView, colors: Mapping[str, str]) -> str:
-    title = f"<h3>{esc(view.title)}</h3>" if view.title else ""
+def _budget_part(view: BudgetView, styles: Mapping[str, StageStyle]) -> str:
     said = f"<p>{esc(view.sentence)}</p>"
     if not view.bars:
-        return title + said
+        return said
     key = '<p class="note key" aria-hidden="true"><i></i> busy <i class="idle"></i> idle</p>'
     columns = [("stage", ""), ("busy and idle", ""), ("share", "n"), ("busy", "n"), ("idle", "n")]
     kinds = ", ".join(f"{esc(kind)} {duration(ns)}" for kind, ns in view.idle_kinds)
     tail = f'<p class="note">Idle by kind: {kinds}.</p>' if kinds else ""
     tail += f'<p class="note">{esc(view.eager)}</p>' if view.eager else ""
-    table = _table(columns, _budget_rows(view, colors))
-    return title + said + _strip(view, colors) + key + table + tail
+    table = _table(columns, _budget_rows(view, styles))
+    return said + _strip(view, styles) + key + table + tail
 
 
-def budget(view: BudgetView | None, colors: Mapping[str, str]) -> str:
+def budget(view: BudgetView | None, styles: Mapping[str, StageStyle]) -> str:
     """Where the time goes, in plain bars."""
     if view is None:
         why = (
@@ -153,7 +151,10 @@ def budget(view: BudgetView | None, colors: Mapping[str, str]) -> str:
             "brings both."
         )
         return section("budget", "Where the time goes", f'<p class="empty">{why}</p>')
-    body = "".join(_budget_part(part, colors) for part in (view, *view.devices))
+    body = _budget_part(view, styles)
+    for part in view.devices:
+        summary = f"<summary>{esc(part.title)}</summary>"
+        body += f"<details>{summary}{_budget_part(part, styles)}</details>"
     return section("budget", "Where the time goes", body)
 
 
@@ -184,11 +185,13 @@ def _card(card: FindingCard) -> str:
     )
 
 
-def findings(cards: Sequence[FindingCard]) -> str:
-    """Findings as cards, ranked."""
+def findings(cards: Sequence[FindingCard], *, undecided: bool) -> str:
+    """Findings as cards, ranked; `undecided` says whether an analyzer abstained."""
     body = "".join(_card(card) for card in cards)
     if not cards:
-        body = '<p class="empty">No finding above the thresholds of the analyzers that ran.</p>'
+        why = "No finding above the thresholds. "
+        why += "What could not be decided is listed below." if undecided else ""
+        body = f'<p class="empty">{why}</p>'
     return section("findings", "Findings, by what would come back", body, kind="long")
 
 
@@ -241,7 +244,7 @@ def ncu_kernels(table: NcuTable | None, *, switch: bool) -> str:
     rows = [
         f'<td class="n">{line.number}</td>{_kernel_name(line)}{_td(line.duration)}'
         + "".join(_td(cell) for cell in line.cells)
-        + _td(line.top_stall)
+        + _td(line.top_stall, "stall")
         for line in table.lines
     ]
     notes = "".join(f'<p class="note">Invalid: {esc(note)}.</p>' for note in table.notes)
@@ -257,15 +260,13 @@ def timeline_kernels(table: TimelineTable | None, *, switch: bool) -> str:
     if table is None:
         return ""
     headings = [("#", "n"), ("kernel", ""), ("stage", ""), ("count", "n"), ("time", "n")]
-    headings += [("of all", "n"), ("mean", "n")]
+    headings += [("of device work", "n"), ("mean", "n")]
     rows = []
-    for line in table.lines:
-        known = line.duration.value is not None and table.total_ns
-        of_all = share((line.duration.value or 0) / table.total_ns) if known else ABSENT
+    for line, of_all in zip(table.lines, table.shares, strict=True):
         stage = ABSENT if line.stage is None else esc(line.stage)
         rows.append(
             f'<td class="n">{line.number}</td>{_kernel_name(line)}<td class="name">{stage}</td>'
-            f'{_td(line.count)}{_td(line.duration)}<td class="n">{of_all}</td>{_td(line.mean)}'
+            f'{_td(line.count)}{_td(line.duration)}<td class="n">{share(of_all)}</td>{_td(line.mean)}'
         )
     body = _table(headings, rows) + _left_out(table.left_out)
     aside = _SWITCH if switch else ""
@@ -290,7 +291,7 @@ def batches(view: BatchView | None) -> str:
 def coverage(view: CoverageView | None) -> str:
     """How much of the device work has a stage, and why not the rest."""
     if view is None:
-        why = "Nsight Compute measures kernels alone: there is no timeline to attribute."
+        why = "No input has a timeline of device work, so there is nothing to attribute."
         return section("coverage", "Coverage", f'<p class="empty">{why}</p>')
     headings = [("", ""), ("activities", "n"), ("of all", "n"), ("time", "n"), ("of all", "n")]
     rows = [
