@@ -14,7 +14,7 @@ import graphtrace
 from graphtrace.model.analysis import Analysis
 from graphtrace.model.trace import Trace
 from graphtrace.report import html_parts as parts
-from graphtrace.report.html_figures import Figure, kernel_figures, stage_colors, time_figures
+from graphtrace.report.html_figures import Figure, kernel_figures, stage_styles, time_figures
 from graphtrace.views.budget import budget_view
 from graphtrace.views.findings import finding_cards, verdict_view
 from graphtrace.views.kernels import ncu_table, timeline_table
@@ -108,7 +108,10 @@ def render(analysis: Analysis, trace: Trace) -> str:
     budget = budget_view(analysis.budget, analysis.devices, top=_STAGES)
     timeline = timeline_view(trace)
     truncated = analysis.truncated.get("kernels", 0)
-    on_timeline = timeline_table(analysis.kernels, limit=_KERNELS, truncated=truncated)
+    work = None if analysis.coverage is None else analysis.coverage.time_ns.total
+    on_timeline = timeline_table(
+        analysis.kernels, limit=_KERNELS, truncated=truncated, work_ns=work
+    )
     ncu = ncu_table(
         analysis.kernels, limit=_KERNELS, truncated=0 if on_timeline is not None else truncated
     )
@@ -117,8 +120,8 @@ def render(analysis: Analysis, trace: Trace) -> str:
         (
             parts.header(analysis, verdict_view(analysis)),
             parts.warnings(analysis.warnings),
-            parts.budget(budget, stage_colors(budget, timeline)),
-            parts.findings(finding_cards(analysis.findings)),
+            parts.budget(budget, stage_styles(budget, timeline)),
+            parts.findings(finding_cards(analysis.findings), undecided=bool(analysis.abstentions)),
             parts.figures(figures),
             parts.timeline_kernels(on_timeline, switch=True),
             parts.ncu_kernels(ncu, switch=on_timeline is None),

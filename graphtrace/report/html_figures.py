@@ -3,7 +3,7 @@
 
 Plotly reads a small HTML of its own in labels, names and hover texts, so every text that comes
 from a file passes `plotly_text`. Colours are those of Okabe and Ito, told apart by the
-colour-blind; what has no stage is hatched as well.
+colour-blind; the next six stages wear them hatched.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,15 @@ from graphtrace.views.names import fit, short_kernel, visible
 from graphtrace.views.numbers import Cell, exact, share, time_scale
 from graphtrace.views.timeline import Bar, TimelineView
 
-__all__ = ["PALETTE", "Figure", "kernel_figures", "plotly_text", "stage_colors", "time_figures"]
+__all__ = [
+    "PALETTE",
+    "Figure",
+    "StageStyle",
+    "kernel_figures",
+    "plotly_text",
+    "stage_styles",
+    "time_figures",
+]
 
 PALETTE: Final = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00")
 _BUSY: Final = "#0072B2"
@@ -27,6 +35,29 @@ _REASONS: Final = 6
 _LABEL: Final = 34
 _HOVER: Final = 100
 _OTHER: Final = "other stages"
+
+
+@dataclass(frozen=True, slots=True)
+class StageStyle:
+    """How a stage is painted, in the figures and in the plain bars alike."""
+
+    color: str
+    hatched: bool
+
+    @property
+    def css(self) -> str:
+        """The CSS background."""
+        if not self.hatched:
+            return self.color
+        return f"repeating-linear-gradient(-45deg,{self.color} 0 3px,transparent 3px 6px)"
+
+    @property
+    def marker(self) -> dict[str, Any]:
+        """The marker of a bar trace."""
+        marker: dict[str, Any] = {"color": self.color, "line": {"width": 0}}
+        if self.hatched:
+            marker["pattern"] = {"shape": "/", "size": 6, "solidity": 0.5}
+        return marker
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +87,8 @@ def plotly_text(text: str) -> str:
 def _layout(rows: int, x_title: str, labels: Sequence[str], **more: Any) -> dict[str, Any]:
     """A layout with one row a label, from top to bottom; positions are numbers, never names."""
     return {
-        "height": 110 + 26 * max(rows, 2),
-        "margin": {"l": 10, "r": 20, "t": 34, "b": 48},
+        "height": 136 + 26 * max(rows, 2),
+        "margin": {"l": 10, "r": 20, "t": 60, "b": 48},
         "paper_bgcolor": "rgba(0,0,0,0)",
         "plot_bgcolor": "rgba(0,0,0,0)",
         "font": {"family": "system-ui, DejaVu Sans, sans-serif", "size": 13},
@@ -100,12 +131,13 @@ def _lines(*parts: str) -> str:
     return "<br>".join(plotly_text(part) for part in parts if part)
 
 
-def stage_colors(budget: BudgetView | None, timeline: TimelineView | None) -> dict[str, str]:
-    """Colours by stage: the longest of the budget first, then those of the timeline."""
+def stage_styles(budget: BudgetView | None, timeline: TimelineView | None) -> dict[str, StageStyle]:
+    """Styles by stage: the longest of the budget first, then those of the timeline."""
     named = [bar.label for bar in budget.bars if bar.role == "stage"] if budget else []
     seen = [*named, *(timeline.stages if timeline else ())]
     stages = [stage for stage in dict.fromkeys(seen) if stage != UNATTRIBUTED]
-    return dict(zip(stages, PALETTE, strict=False))
+    styles = [StageStyle(color, hatched) for hatched in (False, True) for color in PALETTE]
+    return dict(zip(stages, styles, strict=False))
 
 
 def _budget_figure(view: BudgetView | None) -> Figure:
@@ -153,25 +185,27 @@ def _timeline_trace(
     }
 
 
-def _timeline_figure(view: TimelineView | None, colors: Mapping[str, str]) -> Figure:
+def _timeline_figure(view: TimelineView | None, styles: Mapping[str, StageStyle]) -> Figure:
     title = "Timeline of the slowest unit"
     if view is None:
         why = "No timeline: none of the inputs holds a replay, a batch or a stage with times."
         return Figure("plot-timeline", title, "", empty=why)
     unit, factor = time_scale(view.wall_ns)
-    groups: dict[str, list[Bar]] = {stage: [] for stage in (*colors, _OTHER, UNATTRIBUTED)}
+    groups: dict[str, list[Bar]] = {stage: [] for stage in (*styles, _OTHER, UNATTRIBUTED)}
     for bar in view.bars:
-        known = bar.stage in colors or bar.stage == UNATTRIBUTED
+        known = bar.stage in styles or bar.stage == UNATTRIBUTED
         groups[bar.stage if known else _OTHER].append(bar)
     data = []
     for name, bars in groups.items():
-        marker: dict[str, Any] = {"color": colors.get(name, _GREY), "line": {"width": 0}}
-        if name not in colors:
-            marker["pattern"] = {"shape": "x" if name == UNATTRIBUTED else "/", "size": 6}
+        if name in styles:
+            marker = styles[name].marker
+        else:
+            shape = "x" if name == UNATTRIBUTED else "\\"
+            marker = {"color": _GREY, "pattern": {"shape": shape, "size": 6}}
         if bars:
             data.append(_timeline_trace(name, bars, factor, marker))
     layout = _layout(len(view.lanes), unit, view.lanes, barmode="overlay")
-    layout["height"] = 130 + 40 * len(view.lanes)
+    layout["height"] = 156 + 40 * len(view.lanes)
     layout["xaxis"]["range"] = [0, view.wall_ns / factor]
     summary = f"{view.title}. {view.note}".strip()
     return Figure("plot-timeline", title, summary, tuple(data), layout)
@@ -182,8 +216,8 @@ def time_figures(budget: BudgetView | None, timeline: TimelineView | None) -> tu
     if budget is None and timeline is None:
         # The section before the figures says why.
         return ()
-    colors = stage_colors(budget, timeline)
-    return _budget_figure(budget), _timeline_figure(timeline, colors)
+    styles = stage_styles(budget, timeline)
+    return _budget_figure(budget), _timeline_figure(timeline, styles)
 
 
 def _cells(table: NcuTable, key: str) -> list[Cell]:

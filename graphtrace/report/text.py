@@ -157,7 +157,7 @@ def _budget(console: Console, analysis: Analysis) -> None:
     _heading(console, "Where the time goes")
     _budget_part(console, view)
     for part in view.devices:
-        _budget_part(console, part)
+        _line(console, f"{part.title}: {part.sentence}")
 
 
 def _finding_title(card: FindingCard, width: int) -> Text:

@@ -149,8 +149,7 @@ def _ncu(table: NcuTable, width: int) -> list[TextTable]:
     ]
 
 
-def _timeline_row(line: KernelLine, names: int, stages: int, total: int) -> list[Text]:
-    of_all = None if line.duration.value is None or not total else line.duration.value / total
+def _timeline_row(line: KernelLine, of_all: float | None, names: int, stages: int) -> list[Text]:
     return [
         Text(str(line.number), style="dim"),
         Text(short_kernel(line.name, names)),
@@ -164,24 +163,25 @@ def _timeline_row(line: KernelLine, names: int, stages: int, total: int) -> list
 
 def _timeline(table: TimelineTable, width: int) -> TextTable:
     made = _empty_table()
-    room = max(32, width - 48)
+    room = max(32, width - 49)
     wanted = max(shown_width(short_kernel(line.name, room)) for line in table.lines)
     names = max(min(wanted, room * 3 // 5), 16)
     stages = room - names
     made.add_column("#", justify="right", no_wrap=True)
     made.add_column("kernel", no_wrap=True, max_width=names)
     made.add_column("stage", no_wrap=True, max_width=stages)
-    for heading in ("count", "time", "of all", "mean"):
+    for heading in ("count", "time", "of work", "mean"):
         made.add_column(heading, justify="right", no_wrap=True)
-    for line in table.lines:
-        made.add_row(*_timeline_row(line, names, stages, table.total_ns))
+    for line, of_all in zip(table.lines, table.shares, strict=True):
+        made.add_row(*_timeline_row(line, of_all, names, stages))
     return TextTable("Kernels on the timeline", made, after=_rest(table.left_out, "kernel"))
 
 
 def kernel_tables(analysis: Analysis, width: int) -> list[TextTable]:
     """Tables of the kernels: those of the timeline first, then ncu's in one or two tables."""
     truncated = analysis.truncated.get("kernels", 0)
-    timeline = timeline_table(analysis.kernels, limit=_KERNELS, truncated=truncated)
+    work = None if analysis.coverage is None else analysis.coverage.time_ns.total
+    timeline = timeline_table(analysis.kernels, limit=_KERNELS, truncated=truncated, work_ns=work)
     made = [] if timeline is None else [_timeline(timeline, width)]
     ncu = ncu_table(
         analysis.kernels, limit=_KERNELS, truncated=0 if timeline is not None else truncated

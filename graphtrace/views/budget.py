@@ -69,8 +69,8 @@ def device_name(device: int | None, devices: Sequence[DeviceInfo]) -> str:
         return "host"
     for info in devices:
         if info.device == device:
-            name = visible(info.name) if info.name else info.kind
-            return name if info.ordinal is None else f"{name} ({info.kind} {info.ordinal})"
+            place = info.kind if info.ordinal is None else f"{info.kind} {info.ordinal}"
+            return f"{visible(info.name)} ({place})" if info.name else place
     return f"device {device}"
 
 

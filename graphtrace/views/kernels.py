@@ -164,11 +164,14 @@ class NcuTable:
 
 @dataclass(frozen=True, slots=True)
 class TimelineTable:
-    """Kernels of a timeline by stage, longest in total first."""
+    """Kernels of a timeline by stage, longest in total first.
+
+    `shares` are ratios of all device work, a line each; None where that is not known.
+    """
 
     lines: tuple[KernelLine, ...]
     left_out: int
-    total_ns: int
+    shares: tuple[float | None, ...]
 
 
 def metric_of(row: KernelRow, column: MetricColumn) -> tuple[str, MetricValue | None]:
@@ -247,12 +250,22 @@ def ncu_table(rows: Sequence[KernelRow], *, limit: int, truncated: int = 0) -> N
 
 
 def timeline_table(
-    rows: Sequence[KernelRow], *, limit: int, truncated: int = 0
+    rows: Sequence[KernelRow], *, limit: int, truncated: int = 0, work_ns: int | None = None
 ) -> TimelineTable | None:
-    """The kernels of a timeline among the rows, None where there are none."""
+    """The kernels of a timeline among the rows, None where there are none.
+
+    Args:
+        rows: kernels of an analysis.
+        limit: lines at most.
+        truncated: rows that the analysis itself left out.
+        work_ns: summed durations of all device work, copies included.
+    """
     ordered = _ordered(rows, "timeline")
     if not ordered:
         return None
     lines = tuple(_line(number, row, ()) for number, row in enumerate(ordered[:limit], 1))
-    total = sum(row.total_ns or 0 for row in ordered)
-    return TimelineTable(lines, max(0, len(ordered) - limit) + truncated, total)
+    shares = tuple(
+        row.total_ns / work_ns if work_ns and row.total_ns is not None else None
+        for row in ordered[:limit]
+    )
+    return TimelineTable(lines, max(0, len(ordered) - limit) + truncated, shares)

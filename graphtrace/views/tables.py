@@ -172,8 +172,9 @@ def device_lines(devices: Sequence[DeviceInfo]) -> tuple[str, ...]:
     """One line a device with what the inputs say about it."""
     lines = []
     for info in devices:
-        said = [visible(info.name) if info.name else "unnamed device"]
-        said[0] += f" ({info.kind})" if info.ordinal is None else f" ({info.kind} {info.ordinal})"
+        place = info.kind if info.ordinal is None else f"{info.kind} {info.ordinal}"
+        named = f"{visible(info.name)} ({place})" if info.name else f"{place}, name not recorded"
+        said = [named]
         if info.compute_capability:
             said.append(f"compute capability {visible(info.compute_capability)}")
         if info.sm_count is not None:

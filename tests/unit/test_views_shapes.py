@@ -82,6 +82,7 @@ def test_device_names():
     devices = graph_analysis().devices
     assert device_name(0, devices) == "NVIDIA H100 (gpu 0)"
     assert device_name(None, devices) == "host"
+    assert device_name(0, [replace(devices[0], name=None)]) == "gpu 0"
     assert device_name(5, devices) == "device 5"
 
 
@@ -125,6 +126,12 @@ def test_timeline_mean_and_absent_total():
     row = replace(ncu_kernel(), source="timeline", total_ns=None)
     line = timeline_table([row], limit=3).lines[0]
     assert (line.duration.text, line.mean.text) == ("-", "-")
+
+
+def test_shares_are_of_all_work_even_of_rows_left_out():
+    rows = [replace(ncu_kernel(ns=ns), source="timeline") for ns in (10, 30)]
+    assert timeline_table(rows, limit=1, work_ns=60).shares == (0.5,)
+    assert timeline_table(rows, limit=2).shares == (None, None)
 
 
 def test_verdicts():
