@@ -77,10 +77,7 @@ def access_of(recorder: Recorder, stage: int, args: Any, kwargs: Any, output: An
 def _access_of(recorder: Recorder, stage: int, found: list[tuple[str, Any]], torch: Any) -> int:
     if not found:
         return 0
-    layout = tuple(
-        (label, x.shape, x.stride() if x.layout is torch.strided else None, x.dtype)
-        for label, x in found
-    )
+    layout = tuple((label, _layout(x, torch)) for label, x in found)
     known = recorder.accesses.get((stage, layout))
     if known is not None:
         return known
@@ -94,14 +91,22 @@ def _access_of(recorder: Recorder, stage: int, found: list[tuple[str, Any]], tor
     return ident
 
 
+def _layout(x: Any, torch: Any) -> object:
+    """What distinguishes one layout from another; only the type where the tensor has none."""
+    try:
+        return x.shape, x.stride() if x.layout is torch.strided else None, x.dtype
+    except RuntimeError:
+        return x.dtype
+
+
 def _address(x: Any, torch: Any) -> int | None:
     # Asking a copy-on-write tensor for its address would make the copy.
     is_lazy_copy = getattr(torch._C, "_is_cow_tensor", None)
-    if is_lazy_copy is not None and is_lazy_copy(x):
-        return None
     try:
+        if is_lazy_copy is not None and is_lazy_copy(x):
+            return None
         return int(x.data_ptr()) or None
-    except (RuntimeError, NotImplementedError):
+    except RuntimeError:
         return None
 
 
@@ -113,6 +118,14 @@ def _storage(x: Any, torch: Any) -> int | None:
 
 
 def _row(label: str, x: Any, inputs: set[int | None], torch: Any) -> dict[str, object]:
+    try:
+        return _described(label, x, inputs, torch)
+    except RuntimeError:
+        # Batched, nested and other tensors without one layout say so in this way.
+        return {"tensor": label, "dtype": str(x.dtype).removeprefix("torch."), "pattern": "unknown"}
+
+
+def _described(label: str, x: Any, inputs: set[int | None], torch: Any) -> dict[str, object]:
     entering = label.startswith("input")
     storage = _storage(x, torch)
     row: dict[str, object] = {

@@ -149,6 +149,11 @@ def enter(recorder: Recorder, module: Any) -> None:
         state.skipped += 1
 
 
+@guarded("access patterns")
+def _measure(recorder: Recorder, entry: Entry, args: Any, kwargs: Any, output: Any) -> None:
+    entry.access = access_of(recorder, entry.stage, args, kwargs, output)
+
+
 @guarded("modules")
 def leave(recorder: Recorder, module: Any, args: Any, kwargs: Any, output: Any, now: int) -> None:
     """A module ran or raised, at `now`."""
@@ -157,8 +162,9 @@ def leave(recorder: Recorder, module: Any, args: Any, kwargs: Any, output: Any, 
     entry = next((e for e in reversed(state.stack) if e.owner == owner), None)
     if entry is None:
         return
-    access = access_of(recorder, entry.stage, args, kwargs, output) if entry.own else 0
-    recorder.end(owner, now, nested=True, access=access)
+    if entry.own:
+        _measure(recorder, entry, args, kwargs, output)
+    recorder.end(owner, now, nested=True)
     if entry.batch:
         recorder.close_implicit(state, entry.batch, now)
 
@@ -170,10 +176,12 @@ def _pre_hook(module: Any, args: Any) -> None:
         enter(ACTIVE[-1], module)
 
 
-def _post_hook(module: Any, args: Any, kwargs: Any, output: Any) -> None:
+def _post_hook(module: Any, args: Any, *rest: Any) -> None:
     if torch.compiler.is_compiling():
         return
     if ACTIVE:
+        # Where forward raised, torch leaves out the keyword arguments that it was asked for.
+        kwargs, output = rest if len(rest) == 2 else ({}, None)
         leave(ACTIVE[-1], module, args, kwargs, output, time.monotonic_ns())
 
 

@@ -40,9 +40,10 @@ class Entry:
         qualname: qualified name of the enclosing module that is a stage; empty at the outermost.
         batch: id of the implicit batch that it opened; 0 for none.
         module: whether it is the call of a module.
+        access: id of the access that was measured; 0 for none.
     """
 
-    __slots__ = ("batch", "module", "own", "owner", "plan", "qualname", "stage")
+    __slots__ = ("access", "batch", "module", "own", "owner", "plan", "qualname", "stage")
 
     def __init__(
         self, owner: int, stage: int, plan: Any, qualname: str, *, own: bool, module: bool
@@ -53,7 +54,7 @@ class Entry:
         self.qualname = qualname
         self.own = own
         self.module = module
-        self.batch = 0
+        self.batch = self.access = 0
 
 
 class ThreadState:
@@ -198,7 +199,7 @@ class Recorder:
             time.monotonic_ns(), state.native, ident, 0, records.STAGE_BEGIN, 0, state.batch
         )
 
-    def end(self, owner: int, now: int, *, nested: bool, access: int = 0) -> Entry | None:
+    def end(self, owner: int, now: int, *, nested: bool) -> Entry | None:
         """Close what `owner` opened on this thread.
 
         Args:
@@ -206,7 +207,6 @@ class Recorder:
             now: when it ended.
             nested: whether whatever was opened later ends with it; if not, stages of the program
                 stay open, as with tasks that take turns on one thread.
-            access: id of the access that was measured.
 
         Returns:
             What was closed; None where nothing was open.
@@ -228,13 +228,13 @@ class Recorder:
                 self.note("interleaved")
         entry = stack.pop(at)
         if entry.own:
-            self._close(state, entry, now, flags, access)
+            self._close(state, entry, now, flags)
         return entry
 
-    def _close(self, state: ThreadState, entry: Entry, now: int, flags: int, access: int) -> None:
+    def _close(self, state: ThreadState, entry: Entry, now: int, flags: int) -> None:
         state.borders += 1
         self.writer.put(
-            now, state.native, entry.stage, access, records.STAGE_END, flags, state.batch
+            now, state.native, entry.stage, entry.access, records.STAGE_END, flags, state.batch
         )
         if self._emitter is not None:
             self._emitter.pop()
@@ -244,7 +244,7 @@ class Recorder:
         while len(state.stack) > keep:
             entry = state.stack.pop()
             if entry.own:
-                self._close(state, entry, now, records.FLAG_ABANDONED, 0)
+                self._close(state, entry, now, records.FLAG_ABANDONED)
             if entry.batch:
                 self.close_implicit(state, entry.batch, now)
 

@@ -38,7 +38,7 @@ def both(tmp_path: Path, text: str, *arguments: str, **kwargs):
 
 @pytest.mark.parametrize(
     "arguments",
-    [(), ("a b", "ü–漢", "", "--force", "-o", "x", "--", "-h", "'\"$HOME\\")],
+    [(), ("a b", "ü漢", "", "--force", "-o", "x", "--", "-h", "'\"$HOME\\")],
 )
 def test_a_program_sees_the_same_world(tmp_path: Path, arguments: tuple[str, ...]) -> None:
     alone, recorded = both(tmp_path, SEEN, *arguments)
@@ -310,7 +310,10 @@ def test_an_interrupt_that_the_program_dies_of(tmp_path: Path) -> None:
 
 
 def test_what_is_ignored_stays_ignored(tmp_path: Path) -> None:
-    text = "import signal; print(signal.getsignal(signal.SIGHUP), signal.getsignal(signal.SIGINT))"
+    text = """
+        from signal import SIG_IGN, SIGHUP, SIGINT, getsignal
+        print(getsignal(SIGHUP) is SIG_IGN, getsignal(SIGINT) is SIG_IGN)
+    """
     path = script(tmp_path, text)
     inner = " ".join([f"'{word}'" for word in [*COMMAND, "-o", "run.gtrace", "--"]])
     shell = f"trap '' HUP INT; exec {inner} '{sys.executable}' '{path}'"
@@ -321,7 +324,7 @@ def test_what_is_ignored_stays_ignored(tmp_path: Path) -> None:
         env=clean_environment(),
         check=True,
     )
-    assert process.stdout == b"Handlers.SIG_IGN Handlers.SIG_IGN\n"
+    assert process.stdout == b"True True\n"
 
 
 def test_the_recording_holds_no_argument_and_no_environment(tmp_path: Path) -> None:

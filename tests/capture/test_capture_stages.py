@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Stages, batches and accesses of real programs under the real command."""
 
+import subprocess
 import sys
 from pathlib import Path
 
@@ -67,8 +68,6 @@ def test_depth_and_patterns(tmp_path: Path, options: tuple[str, ...], paths: lis
 
 
 def test_results_are_the_same_bit_for_bit(tmp_path: Path) -> None:
-    import subprocess
-
     path = script(tmp_path, RESULT)
     alone = subprocess.run(
         [sys.executable, str(path)], capture_output=True, check=True, env=clean_environment()
@@ -113,8 +112,6 @@ sys.stdout.buffer.write(double(z).detach().numpy().tobytes())
 
 @pytest.mark.parametrize("fault", sorted(set(FAULTS) - {"finder", "everything"}))
 def test_no_fault_of_ours_reaches_the_program(tmp_path: Path, fault: str) -> None:
-    import subprocess
-
     (tmp_path / "lib").mkdir()
     planted = "def boom(*a, **k): raise ZeroDivisionError('planted')\n"
     planted += "def full(*a, **k): raise OSError(28, 'planted')\n" + FAULTS[fault]
@@ -138,7 +135,11 @@ def test_no_fault_of_ours_reaches_the_program(tmp_path: Path, fault: str) -> Non
 
 def test_an_import_hook_that_fails_reaches_nobody(tmp_path: Path) -> None:
     (tmp_path / "lib").mkdir()
-    script(tmp_path / "lib", FAULTS["everything"], "sitecustomize.py")
+    # The launcher itself must stay whole.
+    planted = "import os\nif os.environ.get('GRAPHTRACE_BOOT'):\n" + "".join(
+        f"    {line}\n" for line in FAULTS["everything"].splitlines()
+    )
+    script(tmp_path / "lib", planted, "sitecustomize.py")
     env = clean_environment(PYTHONPATH=str(tmp_path / "lib"))
     recorded = capture_text(tmp_path, RESULT, env=env)
     assert recorded.code == 0
@@ -236,6 +237,7 @@ def test_an_error_in_forward_closes_its_stages(tmp_path: Path) -> None:
     assert valid_of(tables.get("ranges").column("end_ns")).all()
     assert tables.rows("batches") == 2
     assert "head" not in recorded.paths()
+    assert all(line.startswith("graphtrace: ") for line in recorded.said.splitlines())
 
 
 def test_an_interrupt_in_forward_does_not_shift_what_follows(tmp_path: Path) -> None:
@@ -361,33 +363,48 @@ def test_accesses_are_measured_once_a_layout(tmp_path: Path) -> None:
     assert len(np.unique(keys)) == 2
 
 
-@pytest.mark.parametrize(
-    "call",
-    [
-        "net(torch.ones(1, 5, 8, device='meta'))",
-        "torch.jit.trace(net, torch.ones(1, 5, 8))",
-        "torch.fx.symbolic_trace(net)(torch.ones(1, 5, 8))",
-        "torch.func.vmap(net)(torch.ones(3, 5, 8))",
-        "torch.func.functional_call(net, dict(net.named_parameters()), torch.ones(1, 5, 8))",
-        "torch.export.export(net, (torch.ones(1, 5, 8),)).module()(torch.ones(1, 5, 8))",
-        "nn.Identity()(torch.eye(3).to_sparse())",
-        "nn.Identity()(torch.nested.nested_tensor([torch.ones(2), torch.ones(3)]))",
-        "torch.utils.checkpoint.checkpoint(net, torch.ones(1, 5, 8), use_reentrant=False)",
-        "nn.DataParallel(net)(torch.ones(1, 5, 8))",
-        "[m(torch.ones(8)) for m in [nn.Linear(8, 8) for _ in range(50)]]",
-        "net(torch._lazy_clone(torch.ones(1, 5, 8)))",
-    ],
-)
-def test_unusual_calls_work_as_without_us(tmp_path: Path, call: str) -> None:
+UNUSUAL = [
+    "torch.jit.trace(net, torch.ones(1, 5, 8))",
+    "torch.fx.symbolic_trace(net)(torch.ones(1, 5, 8))",
+    "torch.func.vmap(net)(torch.ones(3, 5, 8))",
+    "torch.func.grad(lambda x: net(x).sum())(torch.ones(1, 5, 8))",
+    "torch.func.functional_call(net, dict(net.named_parameters()), torch.ones(1, 5, 8))",
+    "torch.export.export(net, (torch.ones(1, 5, 8),)).module()(torch.ones(1, 5, 8))",
+    "net(torch.ones(1, 5, 8)).sum().backward()",
+    "hold(torch.eye(3).to_sparse())",
+    "hold(torch.nested.nested_tensor([torch.ones(2), torch.ones(3)]))",
+    "hold(torch.quantize_per_tensor(torch.ones(3), 0.1, 0, torch.qint8))",
+    "hold(torch.ones(0, 3))",
+    "hold(torch.tensor(3.0))",
+    "hold({'a': [torch.ones(2)] * 500, 3: None})",
+    "torch.utils.checkpoint.checkpoint(net, torch.ones(1, 5, 8), use_reentrant=False)",
+    "nn.DataParallel(net)(torch.ones(1, 5, 8))",
+    "[m(torch.ones(8)) for m in [nn.Linear(8, 8) for _ in range(50)]]",
+    "net(torch._lazy_clone(torch.ones(1, 5, 8)))",
+    "net.to('meta')(torch.ones(1, 5, 8, device='meta'))",
+]
+
+
+def test_unusual_calls_work_as_without_us(tmp_path: Path) -> None:
     text = MODEL + (
         "import warnings; warnings.simplefilter('ignore')\n"
-        "if 'meta' in CALL: net.to('meta')\n"
-        "value = eval(CALL)\n"
-        "print(type(value).__name__)\n"
-    ).replace("CALL", repr(call))
-    recorded = capture_text(tmp_path, text)
+        "hold = nn.Sequential(nn.Identity())\n"
+        f"for call in {UNUSUAL!r}:\n"
+        "    print(type(eval(call)).__name__)\n"
+    )
+    alone, recorded = both(tmp_path, text)
     assert recorded.code == 0, recorded.said
+    assert recorded.out == alone.stdout
     assert not any("switched off" in warning for warning in recorded.source().warnings)
+
+
+def both(tmp_path: Path, text: str):
+    """The program alone and recorded."""
+    path = script(tmp_path, text)
+    alone = subprocess.run(
+        [sys.executable, str(path)], capture_output=True, check=False, env=clean_environment()
+    )
+    return alone, capture_text(tmp_path, text)
 
 
 def test_a_mode_of_the_program_sees_nothing_of_ours(tmp_path: Path) -> None:
@@ -401,8 +418,6 @@ def test_a_mode_of_the_program_sees_nothing_of_ours(tmp_path: Path) -> None:
         "with Watch(): net(x)\n"
         "print(sorted(seen))\n"
     )
-    import subprocess
-
     path = script(tmp_path, text)
     alone = subprocess.run(
         [sys.executable, str(path)], capture_output=True, check=True, env=clean_environment()
