@@ -266,7 +266,8 @@ def timeline_kernels(table: TimelineTable | None, *, switch: bool) -> str:
         stage = ABSENT if line.stage is None else esc(line.stage)
         rows.append(
             f'<td class="n">{line.number}</td>{_kernel_name(line)}<td class="name">{stage}</td>'
-            f'{_td(line.count)}{_td(line.duration)}<td class="n">{share(of_all)}</td>{_td(line.mean)}'
+            f'{_td(line.count)}{_td(line.duration)}<td class="n">{share(of_all)}</td>'
+            f"{_td(line.mean)}"
         )
     body = _table(headings, rows) + _left_out(table.left_out)
     aside = _SWITCH if switch else ""
