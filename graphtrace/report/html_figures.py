@@ -238,7 +238,7 @@ def _percent_figure(
     for name, (key, color) in series.items():
         cells = _cells(table, key)
         texts = [
-            _lines(line.name, f"{name}: {cell.exact}")
+            _lines(line.name, f"{name}: {cell.exact}", cell.name)
             for line, cell in zip(table.lines, cells, strict=True)
         ]
         trace = _bars(name, places, [cell.value for cell in cells], texts)

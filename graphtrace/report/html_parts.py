@@ -61,7 +61,7 @@ def _td(cell: Cell, kind: str = "n") -> str:
     elif cell.text == ABSENT:
         return f'<td class="{kind} absent" title="{esc(cell.exact)}">{ABSENT}</td>'
     full = esc(cell.exact)
-    return f'<td class="{kind}" title="{full}" data-x="{full}">{esc(cell.text)}</td>'
+    return f'<td class="{kind}" title="{esc(cell.hover)}" data-x="{full}">{esc(cell.text)}</td>'
 
 
 def _table(headings: Iterable[tuple[str, str]], rows: Iterable[str], caption: str = "") -> str:
@@ -218,7 +218,8 @@ def figures(drawn: Sequence[Figure]) -> str:
 def _kernel_name(line: KernelLine) -> str:
     said = [text for text in (line.where, line.launch) if text]
     under = f"<small>{esc('; '.join(said))}</small>" if said else ""
-    short = esc(short_kernel(line.name, _NAME))
+    # Long names break after an underscore rather than anywhere.
+    short = esc(short_kernel(line.name, _NAME)).replace("_", "_<wbr>")
     return f'<td class="name" title="{esc(line.name)}">{short}{under}</td>'
 
 

@@ -107,7 +107,7 @@ def _ncu_columns(
     ]
     waits = [fit(line.top_stall.text, _STALL) for line in table.lines] if stalls else []
     stall_width = max((shown_width(wait) for wait in waits), default=0)
-    taken = 8 + sum(widths) + 2 * len(widths) + stall_width
+    taken = 6 + sum(widths) + 2 * len(widths) + stall_width
     names = max(12, min(56, width - taken))
     made = _empty_table()
     made.add_column("#", justify="right", no_wrap=True)

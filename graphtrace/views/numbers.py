@@ -45,12 +45,19 @@ class Cell:
         exact: value and unit with every digit, for hover and print.
         value: the number, None where it is absent or invalid.
         invalid: the reason, where the metric exists but must not be used.
+        name: the metric that it is.
     """
 
     text: str
     exact: str
     value: float | int | None = None
     invalid: str | None = None
+    name: str = ""
+
+    @property
+    def hover(self) -> str:
+        """The exact value with the name of its metric."""
+        return f"{self.name}: {self.exact}" if self.name else self.exact
 
 
 def _is_number(value: float | int | None) -> bool:
@@ -171,14 +178,14 @@ def cell(metric: MetricValue | None, name: str = "", *, bare: bool = False) -> C
 
     Args:
         metric: the value, None where it was not measured.
-        name: metric name, put into the exact text.
+        name: name of the metric.
         bare: the column's heading names the unit, so the text leaves it out.
     """
     if metric is None:
         return Cell(ABSENT, "not measured")
     if metric.invalid is not None:
         shown = "" if metric.value is None else f", read {exact(metric.value, metric.unit)}"
-        return Cell("invalid", f"{name}: invalid{shown}: {metric.invalid}", None, metric.invalid)
+        return Cell("invalid", f"invalid{shown}: {metric.invalid}", None, metric.invalid, name)
     if not _is_number(metric.value):
         return Cell(ABSENT, "not measured")
     if bare and metric.unit != "%":
@@ -186,5 +193,4 @@ def cell(metric: MetricValue | None, name: str = "", *, bare: bool = False) -> C
     else:
         text = quantity(metric.value, metric.unit)
         text = text.removesuffix(" %") if bare else text
-    label = f"{name}: " if name else ""
-    return Cell(text, f"{label}{exact(metric.value, metric.unit)}", metric.value)
+    return Cell(text, exact(metric.value, metric.unit), metric.value, None, name)

@@ -101,9 +101,9 @@ def test_cell_tells_absent_from_zero_from_invalid():
     assert numbers.cell(MetricValue(0, "%")).text == "0.0 %"
     bad = numbers.cell(MetricValue(121.0, "%", invalid="above 100 %"), "hit")
     assert (bad.text, bad.value, bad.invalid) == ("invalid", None, "above 100 %")
-    assert bad.exact == "hit: invalid, read 121 %: above 100 %"
+    assert bad.hover == "hit: invalid, read 121 %: above 100 %"
     good = numbers.cell(MetricValue(66.7492, "%"), "hit", bare=True)
-    assert (good.text, good.exact, good.value) == ("66.7", "hit: 66.7492 %", 66.7492)
+    assert (good.text, good.hover, good.value) == ("66.7", "hit: 66.7492 %", 66.7492)
 
 
 def test_time_scale_names_the_largest_unit_that_fits():
