@@ -66,6 +66,10 @@ def _start(folder: str, stem: str | None) -> None:
         _REGISTERED.append("exit")
         atexit.register(stop)
         os.register_at_fork(after_in_child=_after_fork)
+    process = sys.modules.get("multiprocessing.process")
+    if process is not None and process.parent_process() is not None:
+        # A forked worker ends without the interpreter's exit functions.
+        _exit_of_worker(recorder)
     imports.after_import(_MODULES, _hook_modules)
 
 
@@ -91,7 +95,9 @@ def _after_fork() -> None:
 
 @guarded("fork")
 def _exit_of_worker(_: Recorder) -> None:
-    sys.modules["multiprocessing.util"].Finalize(None, stop, exitpriority=-1000)
+    util = sys.modules.get("multiprocessing.util")
+    if util is not None:
+        util.Finalize(None, stop, exitpriority=-1000)
 
 
 @guarded("stop")

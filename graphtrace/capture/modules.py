@@ -64,7 +64,8 @@ class Plan:
         self.names.clear()
         for path, module in root.named_modules():
             above = calls.get(path.rpartition(".")[0], 0)
-            called = getattr(type(module), "forward", None) is not never_called
+            # On the instance: torch.compile's wrapper has its `forward` there alone.
+            called = getattr(module.forward, "__func__", None) is not never_called
             # torch.compile wraps a module and never calls it as one.
             called = called and not path.endswith("_orig_mod")
             calls[path] = 0 if not path else above + called
