@@ -47,6 +47,7 @@ def border_costs() -> tuple[int, int | None]:
         no stage, None without torch.
     """
     recorder = Recorder(_Memory(), 1, ())
+    recorder.mute()
     if modules.torch is None:
         return _code_border(recorder), None
     return _module_costs(recorder, modules.torch)

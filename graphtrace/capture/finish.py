@@ -7,7 +7,9 @@ Run as a module it finishes one recording: `python -m graphtrace.capture.finish 
 import json
 import os
 import platform
+import re
 import shutil
+import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +21,10 @@ from graphtrace.model.raw import RawProcess
 from graphtrace.model.recording import MANIFEST, RAW, Manifest, write_recording
 
 __all__ = ["Ending", "finish", "has_gpu"]
+
+_NSYS_SECONDS: Final = 20
+_FIRST_UNSEEN: Final = 12
+_LAST_BLIND_YEAR: Final = 2023
 
 NO_GPU: Final = "No GPU here: times are the host clock's, there is no graph and no GPU metric."
 NO_REPLAYS: Final = (
@@ -99,6 +105,48 @@ def _tools(processes: tuple[RawProcess, ...]) -> dict[str, str]:
     return tools
 
 
+def _nsys_version() -> str | None:
+    """Release of the nsys on the path, as in 2022.4; None where there is none or it hangs."""
+    path = shutil.which("nsys")
+    if path is None:
+        return None
+    # Without the profiler's own variables, or it would be profiled as well.
+    environment = {"PATH": os.environ.get("PATH", os.defpath)}
+    try:
+        done = subprocess.run(
+            [path, "--version"],
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=_NSYS_SECONDS,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    found = re.search(rb"(20\d\d\.\d+)", done.stdout)
+    return found[1].decode() if found else None
+
+
+def _lost_ranges(assembled: Assembled) -> list[str]:
+    """Of nsys: 2022.4 and 2023.4 record no range of nvtx 0.2.12 to 0.2.17, and do not say so."""
+    if assembled.cost.profiler != "nsys":
+        return []
+    vias = {
+        str(line.get("via"))
+        for process in assembled.processes
+        for line in process.lines.get("note", ())
+        if line.get("topic") == "nvtx"
+    }
+    found = [re.fullmatch(r"nvtx 0\.2\.(\d+)", via) for via in sorted(vias)]
+    new = next((match[0] for match in found if match and int(match[1]) >= _FIRST_UNSEEN), None)
+    if new is None:
+        return [] if vias else ["No stage reached nsys: the program's Python has no nvtx package."]
+    release = _nsys_version()
+    if release is None or int(release[:4]) > _LAST_BLIND_YEAR:
+        return []
+    return [f"nsys {release} records no range of {new}; in the program: pip install nvtx==0.2.11"]
+
+
 def _sentences(raw: Path, assembled: Assembled, ending: Ending) -> tuple[str, ...]:
     said = list(assembled.missing)
     if not assembled.processes and not any(raw.glob("refused-*")):
@@ -106,6 +154,7 @@ def _sentences(raw: Path, assembled: Assembled, ending: Ending) -> tuple[str, ..
             "No Python process said hello: it was started with -I, -E or -S, or is not Python."
         )
     said += _refused(raw) + _unclosed(assembled.processes, ending)
+    said += _lost_ranges(assembled)
     used_cuda = any(process.last("bye").get("cuda") is True for process in assembled.processes)
     said.append(NO_REPLAYS if used_cuda or has_gpu() else NO_GPU)
     return tuple(said)

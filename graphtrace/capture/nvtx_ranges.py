@@ -46,20 +46,33 @@ class _Nvtx:
     """Through the `nvtx` package: own domain, registered strings (ncu and nsys select by them)."""
 
     def __init__(self, nvtx: Any) -> None:
+        from importlib.metadata import PackageNotFoundError, version
+
+        try:
+            self.via = f"nvtx {version('nvtx')}"
+        except PackageNotFoundError:
+            self.via = "nvtx"
+        self._nvtx = nvtx
         self._domain = nvtx.get_domain(_DOMAIN)
+        # Domains have their own push and pop from 0.2.12 on. The package registers each message.
+        self._direct = hasattr(self._domain, "push_range")
         self._attributes: dict[str, Any] = {}
-        self.via = f"nvtx {getattr(nvtx, '__version__', '')}".strip()
 
     def push(self, name: str) -> None:
+        if not self._direct:
+            self._nvtx.push_range(name, domain=_DOMAIN)
+            return
         attributes = self._attributes.get(name)
         if attributes is None:
-            # A plain message is registered by the package itself, once per domain and text.
             attributes = self._domain.get_event_attributes(message=name)
             self._attributes[name] = attributes
         self._domain.push_range(attributes)
 
     def pop(self) -> None:
-        self._domain.pop_range()
+        if self._direct:
+            self._domain.pop_range()
+        else:
+            self._nvtx.pop_range(domain=_DOMAIN)
 
 
 class _TorchNvtx:

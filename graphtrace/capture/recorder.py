@@ -11,6 +11,7 @@ from _thread import get_native_id
 from typing import Any, Final
 
 from graphtrace.capture import nvtx_ranges
+from graphtrace.capture.guard import guarded
 from graphtrace.capture.writer import Writer
 from graphtrace.model import records
 
@@ -143,10 +144,16 @@ class Recorder:
     def failed(self, family: str, why: str) -> None:
         """Note that a family of hooks was switched off, and let nothing half open stay behind."""
         self.writer.line(type="off", family=family, why=why)
+        if family in ("NVTX ranges", "access patterns"):
+            return
         for state in tuple(self.states):
             state.stack.clear()
             if state.implicit:
                 state.batch, state.implicit = 0, False
+
+    def mute(self) -> None:
+        """Emit no NVTX range."""
+        self._emitter, self._emitter_known = None, True
 
     def _stage(self, parent: int, name: str, origin: str) -> int:
         """Id of a stage; 0 once there are too many."""
@@ -166,6 +173,7 @@ class Recorder:
                 self._stages[parent, name] = ident
             return ident
 
+    @guarded("NVTX ranges")
     def _push_range(self, name: str) -> None:
         if not self._emitter_known:
             self._emitter_known = True
@@ -236,6 +244,11 @@ class Recorder:
         self.writer.put(
             now, state.native, entry.stage, entry.access, records.STAGE_END, flags, state.batch
         )
+        if self._emitter is not None:
+            self._pop_range()
+
+    @guarded("NVTX ranges")
+    def _pop_range(self) -> None:
         if self._emitter is not None:
             self._emitter.pop()
 
