@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from graphtrace.ingest.sanity import Quarantine
 from graphtrace.ingest.source import Source
-from graphtrace.model.arrays import as_numpy, valid_of
+from graphtrace.model.arrays import as_numpy, numbers, valid_of
 from graphtrace.model.assembly import assemble
 from graphtrace.model.errors import InputCorrupt, InputMissing, NoGpuWork
 from graphtrace.model.recording import RAW, Manifest, read_manifest, read_tables
@@ -135,21 +135,45 @@ def _check_tree(path: Path, tables: TableSet) -> None:
 
 
 def _forward(tables: TableSet) -> TableSet:
-    """Refuse ranges that end before they begin; such a batch makes the file corrupt at once."""
+    """Refuse ranges and batches that end before they begin; what lay in them lies in none."""
     quarantine = Quarantine()
-    changed: dict[str, pa.Table] = {}
-    for name in ("ranges",):
-        table = tables.get(name)
-        begin, end = as_numpy(table.column("begin_ns")), as_numpy(table.column("end_ns"))
-        good: npt.NDArray[np.bool_] = (end >= begin) | ~valid_of(table.column("end_ns"))
-        refused = int(np.count_nonzero(~good))
-        if refused:
-            quarantine.add(name, "ends before it begins", refused, "")
-            changed[name] = table.filter(_mask(good))
-    if not changed:
+    ranges = tables.get("ranges")
+    good = _kept(ranges, "ranges", quarantine)
+    batches = tables.get("batches")
+    kept = _kept(batches, "batches", quarantine)
+    if good.all() and kept.all():
         return tables
+    changed = {"ranges": ranges.filter(numbers(good, pa.bool_()))}
+    old = as_numpy(batches.column("batch"))[kept]
+    new = np.full(batches.num_rows, -1, dtype=np.int64)
+    new[old] = np.arange(len(old))
+    for name, table in {**tables.tables, **changed}.items():
+        if name == "batches" or "batch" not in TABLES[name].names:
+            continue
+        column = table.column("batch")
+        valid = valid_of(column)
+        target = np.where(valid, new[np.where(valid, as_numpy(column), 0)], -1)
+        changed[name] = _with(table, "batch", target)
+    rest = batches.filter(numbers(kept, pa.bool_()))
+    changed["batches"] = _with(rest, "batch", np.arange(len(old)))
     both = pa.concat_tables([tables.get("quarantine"), quarantine.table()])
     return tables.with_tables(**changed, quarantine=both)
+
+
+def _kept(table: pa.Table, name: str, quarantine: Quarantine) -> npt.NDArray[np.bool_]:
+    """True where a row does not end before it begins; the others are counted."""
+    begin, end = as_numpy(table.column("begin_ns")), as_numpy(table.column("end_ns"))
+    good: npt.NDArray[np.bool_] = (end >= begin) | ~valid_of(table.column("end_ns"))
+    refused = int(np.count_nonzero(~good))
+    quarantine.add(name, "ends before it begins", refused, "")
+    return good
+
+
+def _with(table: pa.Table, column: str, keys: npt.NDArray[np.int64]) -> pa.Table:
+    """The table with other keys in one column; below 0 is null."""
+    index = table.column_names.index(column)
+    values = numbers(np.maximum(keys, 0), pa.int32(), keys >= 0)
+    return table.set_column(index, table.schema.field(index), values)
 
 
 def _nothing(path: Path, manifest: Manifest, tables: TableSet) -> NoGpuWork | None:
@@ -161,9 +185,3 @@ def _nothing(path: Path, manifest: Manifest, tables: TableSet) -> NoGpuWork | No
         why,
         "Name stages with graphtrace.stage, or run the program with the Python it needs.",
     )
-
-
-def _mask(keep: npt.NDArray[np.bool_]) -> pa.Array:
-    from graphtrace.model.arrays import numbers
-
-    return numbers(keep, pa.bool_())

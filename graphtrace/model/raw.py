@@ -109,7 +109,7 @@ def _read_segment(path: Path) -> tuple[int, int, npt.NDArray[np.void]] | None:
 def _read_process(folder: Path, stem: str, lines: _Lines) -> RawProcess:
     process = RawProcess(lines.by_type["hello"][0], np.zeros(0, dtype=RECORD_TYPE), lines.by_type)
     process.bad_lines = lines.bad
-    parts, wanted, last, found = [], 0, -1, 0
+    parts, wanted, last, found, used = [], 0, -1, 0, 0
     segments = sorted(folder.glob(f"{stem}.*.rec"))
     for path in segments:
         segment = _read_segment(path)
@@ -122,7 +122,10 @@ def _read_process(folder: Path, stem: str, lines: _Lines) -> RawProcess:
         expected = (np.arange(len(slots), dtype=np.uint64) + np.uint64(base + 1)) & np.uint64(
             0xFFFFFFFF
         )
-        rows = np.flatnonzero(slots["tag"] == expected.astype(np.uint32))
+        whole = slots["tag"] == expected.astype(np.uint32)
+        rows = np.flatnonzero(whole)
+        used += int(np.count_nonzero(whole | (slots["tag"] != 0)))
+        process.bad_segments += len(slots) < records.SEGMENT_RECORDS
         if len(rows):
             last = max(last, base + int(rows[-1]))
             found += len(rows)
@@ -130,7 +133,8 @@ def _read_process(folder: Path, stem: str, lines: _Lines) -> RawProcess:
     parts.sort(key=lambda part: part[0])
     if parts:
         process.events = np.concatenate([part[1] for part in parts])
-    process.torn = last + 1 - found
+    # Holes before the last whole record, or what is no record of this place, whichever is more.
+    process.torn = max(last + 1, used) - found
     said = process.number("bye", "lost") or 0
     room = len(segments) * records.SEGMENT_RECORDS
     process.lost = max(said, wanted - room, 0)
