@@ -147,6 +147,19 @@ def _lost_ranges(assembled: Assembled) -> list[str]:
     return [f"nsys {release} records no range of {new}; in the program: pip install nvtx==0.2.11"]
 
 
+def _unmatched(assembled: Assembled, patterns: object) -> list[str]:
+    """Patterns that match no module, where modules ran at all."""
+    if not isinstance(patterns, list) or not assembled.tables.rows("batches"):
+        return []
+    seen = {
+        line.get("topic")
+        for process in assembled.processes
+        for line in process.lines.get("note", ())
+    }
+    missed = [str(pattern) for pattern in patterns if f"matched {pattern}" not in seen]
+    return [f"No module has a name like {pattern!r}." for pattern in missed]
+
+
 def _sentences(raw: Path, assembled: Assembled, ending: Ending) -> tuple[str, ...]:
     said = list(assembled.missing)
     if not assembled.processes and not any(raw.glob("refused-*")):
@@ -170,7 +183,8 @@ def finish(folder: Path, ending: Ending) -> tuple[Manifest, Assembled]:
     processor = _processor()
     assembled = assemble(raw, host=processor)
     started = _started(folder)
-    how = started.get("how")
+    given = started.get("how")
+    how: dict[str, Any] = given if isinstance(given, dict) else {}
     manifest = Manifest(
         tools=_tools(assembled.processes),
         created_ns=started.get("created_ns"),
@@ -178,9 +192,9 @@ def finish(folder: Path, ending: Ending) -> tuple[Manifest, Assembled]:
         exit_code=ending.code,
         exit_signal=ending.signal,
         devices=({"kind": "host", "name": processor},),
-        how={**(how if isinstance(how, dict) else {}), "clock": "CLOCK_MONOTONIC"},
+        how={**how, "clock": "CLOCK_MONOTONIC"},
         cost=assembled.cost,
-        missing=_sentences(raw, assembled, ending),
+        missing=(*_unmatched(assembled, how.get("stages")), *_sentences(raw, assembled, ending)),
     )
     write_recording(folder, manifest, assembled.tables)
     shutil.rmtree(raw, ignore_errors=True)

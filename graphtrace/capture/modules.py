@@ -53,7 +53,8 @@ class Plan:
     def __init__(self, root: Any, depth: int, patterns: tuple[str, ...]) -> None:
         self.root = weakref.ref(root, functools.partial(_forget, id(root)))
         self._depth = depth
-        self._patterns = [matcher(pattern) for pattern in patterns]
+        self._patterns = {pattern: matcher(pattern) for pattern in patterns}
+        self.matched: set[str] = set()
         self._rescans = 0
         self.names: dict[int, tuple[weakref.ref[Any], str, bool]] = {}
         self._scan(root)
@@ -70,7 +71,9 @@ class Plan:
             called = called and not path.endswith("_orig_mod")
             calls[path] = 0 if not path else above + called
             name = ".".join(part for part in path.split(".") if part != "_orig_mod")
-            wanted = calls[path] <= self._depth or any(p.fullmatch(name) for p in self._patterns)
+            matched = {p for p, regex in self._patterns.items() if called and regex.fullmatch(name)}
+            self.matched |= matched
+            wanted = calls[path] <= self._depth or bool(matched)
             stage = bool(name) and called and wanted
             self.names[id(module)] = (weakref.ref(module), name, stage)
 
@@ -92,6 +95,8 @@ def _plan_of(recorder: Recorder, root: Any) -> Plan:
     plan = _PLANS.get(id(root))
     if plan is None or plan.root() is not root:
         plan = _PLANS[id(root)] = Plan(root, recorder.depth, recorder.patterns)
+        for pattern in sorted(plan.matched):
+            recorder.note(f"matched {pattern}")
     return plan
 
 

@@ -425,3 +425,10 @@ def test_a_mode_of_the_program_sees_nothing_of_ours(tmp_path: Path) -> None:
     recorded = capture_text(tmp_path, text)
     assert recorded.out == alone.stdout
     assert recorded.source().tables.rows("access") > 0
+
+
+def test_a_pattern_that_matches_nothing_is_named(tmp_path: Path) -> None:
+    options = ("--stage", "blocks.*.atn", "--stage", "blocks.*")
+    recorded = capture_text(tmp_path, RUN, options=options)
+    assert "No module has a name like 'blocks.*.atn'." in recorded.said
+    assert "like 'blocks.*'." not in recorded.said
