@@ -159,9 +159,7 @@ def _find(tables: TableSet, opened: OpenStages) -> _Found:
         tables.get("graphs"), tables.get("nodes"), tables.get("graph_events"), created.stage
     )
     calls = Calls.of(api, work.process, work.correlation, work.has_correlation & ~work.in_graph)
-    launched = opened.at(
-        work.process, np.where(calls.found, calls.thread, -1), np.where(calls.found, calls.begin, 0)
-    )
+    launched = _open_at_launch(opened, work, calls)
     owned = own_stages(
         activities,
         work,
@@ -183,6 +181,16 @@ def _used_at(work: Work, replays: ReplayRows, replay: Ints) -> Ints:
     at = np.maximum(row, 0)
     known = (row >= 0) & replays.launch_known[at]
     return np.where(known, replays.launch_begin[at], work.begin)
+
+
+def _open_at_launch(opened: OpenStages, work: Work, calls: Calls) -> Open:
+    """What was open at each launch that was recorded; nothing at the others."""
+    rows = np.flatnonzero(calls.found)
+    part = opened.at(work.process[rows], calls.thread[rows], calls.begin[rows])
+    stage, root = (np.full(work.count, -1, dtype=np.int64) for _ in range(2))
+    refused = np.zeros(work.count, dtype=np.bool_)
+    stage[rows], root[rows], refused[rows] = part.stage, part.root, part.refused
+    return Open(stage, root, refused)
 
 
 def _open_at_creation(events: pa.Table, opened: OpenStages) -> Open:
