@@ -261,6 +261,12 @@ for _ in range(SECONDS * 100):
 """
 
 
+def heed_signals() -> None:
+    """Undo what `nohup` and background jobs of a shell hand down: signals that are ignored."""
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_DFL)
+
+
 def started(tmp_path: Path, handle: str, seconds: int = 60) -> subprocess.Popen:
     text = WAITING.replace("HANDLE", handle).replace("SECONDS", str(seconds))
     path = script(tmp_path, text)
@@ -271,6 +277,7 @@ def started(tmp_path: Path, handle: str, seconds: int = 60) -> subprocess.Popen:
         stderr=subprocess.PIPE,
         env=clean_environment(),
         start_new_session=True,
+        preexec_fn=heed_signals,  # noqa: PLW1509 - no thread runs here
     )
     wait_for(tmp_path / "ready")
     return process
