@@ -222,7 +222,8 @@ def read_tables(folder: Path) -> tuple[TableSet, bool]:
 def _read_table(path: Path, name: str, rows: int | None) -> pa.Table:
     try:
         with path.open("rb") as file:
-            table = pq.ParquetFile(file).read()
+            # Threads of Arrow that still run when Python exits abort the process, now and then.
+            table = pq.ParquetFile(file, pre_buffer=False).read(use_threads=False)
         table.validate(full=True)
         fitted = _fitted(name, table)
     except FileNotFoundError as error:

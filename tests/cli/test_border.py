@@ -107,6 +107,8 @@ def test_an_interrupt_exits_with_130():
     code = (
         "import os, signal, sys, time\n"
         "from graphtrace.cli.border import run_guarded\n"
+        "# A shell starts background jobs with interrupts ignored.\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "def run(args):\n"
         "    os.kill(os.getpid(), signal.SIGINT)\n"
         "    time.sleep(10)\n"
