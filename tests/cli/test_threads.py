@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from graphtrace.testing.nsys import planted_vit
+from graphtrace.testing import planted_vit
 
 CODE = """
 import os, sys
