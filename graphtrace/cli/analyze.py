@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from graphtrace.cli.console import print_result
 from graphtrace.cli.gates import parse_gates
 from graphtrace.cli.output import check_outputs, write_output
 from graphtrace.model.errors import UsageError
@@ -93,7 +94,7 @@ def command(
     rendered = [write(analysis, attributed) for write in writers]
     for output, text in zip(outputs, rendered, strict=True):
         write_output(output, text)
-    sys.stdout.write(_printed(analysis, form))
+    print_result(_printed(analysis, form))
     for output in outputs:
         click.echo(f"wrote {click.format_filename(output)}", err=True)
     return _code(analysis.gates)
@@ -108,7 +109,7 @@ def _printed(analysis: "Analysis", form: str) -> str:
 
     from graphtrace.report.text import render
 
-    terminal = sys.stdout.isatty()
+    terminal = sys.stdout is not None and sys.stdout.isatty()
     width = shutil.get_terminal_size((_FILE_WIDTH, 24)).columns
     color = terminal and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
     return render(analysis, width=width, color=color)

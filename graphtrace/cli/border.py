@@ -11,6 +11,7 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 from types import TracebackType
@@ -19,7 +20,8 @@ from typing import Final
 import click
 
 from graphtrace import __version__
-from graphtrace.model.errors import GraphtraceError, InternalError, UsageError
+from graphtrace.cli.console import ClosedPipe, abandon_stdout, prepare, print_result
+from graphtrace.model.errors import GraphtraceError, InternalError, OutputError, UsageError
 from graphtrace.model.untrusted import visible
 
 __all__ = ["BEFORE_CHILD", "INTERRUPTED", "run_guarded"]
@@ -35,11 +37,11 @@ def run_guarded(run: Callable[[Sequence[str]], int], args: Sequence[str]) -> int
         run: takes the arguments and returns an exit code.
         args: the arguments after the program's name.
     """
+    prepare()
     json = _wants_json(args)
     sys.excepthook = _bug_hook(json=json)
     try:
         code = run(args)
-        sys.stdout.flush()
     except GraphtraceError as error:
         return _code(_report(error, json=json), args)
     except click.exceptions.NoArgsIsHelpError as error:
@@ -50,9 +52,9 @@ def run_guarded(run: Callable[[Sequence[str]], int], args: Sequence[str]) -> int
     except (KeyboardInterrupt, click.Abort):
         sys.stderr.write("\ninterrupted\n")
         return INTERRUPTED
-    except BrokenPipeError:
-        # Python flushes stdout once more at exit; give it somewhere to go.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (ClosedPipe, SystemExit):
+        # click exits by itself where its help meets a closed pipe.
+        abandon_stdout()
         return 0
     return code
 
@@ -72,8 +74,9 @@ def _report(error: GraphtraceError, *, json: bool) -> int:
     if json:
         from graphtrace.report.json import render_error
 
-        sys.stdout.write(render_error(error) + "\n")
-        sys.stdout.flush()
+        # Who cannot be told here has the sentences and the exit code.
+        with suppress(OutputError, ClosedPipe):
+            print_result(render_error(error) + "\n")
     return error.exit_code
 
 

@@ -68,7 +68,6 @@ def command(
 
 def _die_by(number: int) -> None:
     """Die as the program died, so that a shell sees the same thing; never leaves a core file."""
-    sys.stdout.flush()
     sys.stderr.flush()
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if number not in {signal.SIGKILL, signal.SIGSTOP}:

@@ -3,11 +3,15 @@
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+
+from graphtrace.testing import planted_vit
 
 GRAPHTRACE = [sys.executable, "-m", "graphtrace"]
 
@@ -123,8 +127,9 @@ def test_a_closed_pipe_ends_quietly():
     code = (
         "import sys\n"
         "from graphtrace.cli.border import run_guarded\n"
+        "from graphtrace.cli.console import print_result\n"
         "def run(args):\n"
-        "    for _ in range(10000): sys.stdout.write('x' * 100)\n"
+        "    for _ in range(10000): print_result('x' * 100)\n"
         "    return 0\n"
         "sys.exit(run_guarded(run, []))\n"
     )
@@ -138,3 +143,42 @@ def test_a_closed_pipe_ends_quietly():
     assert child.stderr.read() == b""
     child.stderr.close()
     assert child.wait(30) == 0
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+@pytest.mark.parametrize(
+    ("redirection", "code", "says"),
+    [
+        ("> /dev/full", 2, "could not be printed"),
+        (">&-", 2, "could not be printed"),
+        ("2>&-", 0, ""),
+        ("| head -0", 0, ""),
+        ("--help | head -0", 0, ""),
+        ("--format json > /dev/full", 2, "could not be printed"),
+    ],
+)
+def test_where_the_result_cannot_go_is_told(tmp_path, redirection, code, says):
+    export = tmp_path / "run.sqlite"
+    planted_vit(export, replays=30)
+    command = shlex.join([*GRAPHTRACE, "analyze", str(export)])
+    done = subprocess.run(
+        ["bash", "-c", f"set -o pipefail; {command} {redirection}"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == code, done.stderr
+    if says:
+        assert says in three_lines(done.stderr)[0]
+    else:
+        assert done.stderr == ""
+
+
+def test_an_encoding_with_few_characters_is_no_obstacle(tmp_path):
+    export = tmp_path / "run.sqlite"
+    planted_vit(export, replays=30)
+    narrow = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    done = run("analyze", str(export), env=narrow)
+    assert done.returncode == 0, done.stderr
+    assert "Verdict" in done.stdout
