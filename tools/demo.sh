@@ -15,7 +15,7 @@ run() {
 
 run graphtrace capture -o $out/infer.gtrace --force -- python examples/infer.py
 run graphtrace analyze $out/infer.gtrace -o $out/infer.html --force
-run python -m graphtrace.testing.nsys planted_vit $out/synthetic-graph.sqlite
+run python -m graphtrace.testing.nsys planted_vit $out/synthetic-graph.sqlite --force
 run graphtrace analyze $out/synthetic-graph.sqlite -o $out/synthetic-graph.html --force
 
 for page in infer synthetic-graph; do
