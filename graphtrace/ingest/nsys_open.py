@@ -17,6 +17,7 @@ from graphtrace.model.errors import (
     InputMissing,
     InputTruncated,
     InputUnsupported,
+    said_by,
 )
 
 __all__ = ["Database", "open_export"]
@@ -95,7 +96,7 @@ def open_export(path: Path) -> Iterator[Database]:
                 connection.execute(f"PRAGMA {pragma}")
             yield _describe(path, connection)
     except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
-        reason = str(error) if isinstance(error, sqlite3.Error) else "a name in it is no text"
+        reason = said_by(error) if isinstance(error, sqlite3.Error) else "a name in it is no text"
         raise InputCorrupt(
             f"{path} is damaged.",
             f"It starts like an SQLite file, but reading it fails: {reason}.",

@@ -20,6 +20,7 @@ __all__ = [
     "OutputError",
     "ToolMissing",
     "UsageError",
+    "said_by",
 ]
 
 
@@ -96,3 +97,9 @@ class InternalError(GraphtraceError):
     """A bug of ours."""
 
     exit_code = 70
+
+
+def said_by(error: Exception, limit: int = 160) -> str:
+    """What another library's error says, on one line and cut short, for a `why`."""
+    words = " ".join(str(error).split())
+    return words if len(words) <= limit else words[: limit - 1] + "…"

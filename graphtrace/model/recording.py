@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from graphtrace.model.arrays import make_table
-from graphtrace.model.errors import InputCorrupt, InputTruncated, InputUnsupported
+from graphtrace.model.errors import InputCorrupt, InputTruncated, InputUnsupported, said_by
 from graphtrace.model.schema import TABLES
 from graphtrace.model.trace import RunCost, TableSet
 
@@ -233,10 +233,9 @@ def _read_table(path: Path, name: str, rows: int | None) -> pa.Table:
             "Copy the whole folder again, or record again.",
         ) from error
     except (pa.ArrowException, OSError, ValueError, TypeError, OverflowError) as error:
-        why = " ".join(str(error).split())[:200]
         raise InputCorrupt(
             f"{path} cannot be read.",
-            f"The file is damaged: {why}.",
+            f"The file is damaged: {said_by(error)}.",
             "Copy the recording again, or record again.",
         ) from error
     if rows is not None and fitted.num_rows != rows:
