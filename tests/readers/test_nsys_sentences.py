@@ -12,9 +12,9 @@ def test_a_damaged_schema_is_told_on_one_line(tmp_path):
     export = tmp_path / "run.sqlite"
     planted_vit(export, replays=2)
     content = export.read_bytes()
-    at = content.index(b"CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL")
-    cut = content.index(b"(", at) + 1
-    export.write_bytes(content[:cut] + b'"' + content[cut + 1 :])
+    at = content.index(b'CREATE TABLE "CUPTI_ACTIVITY_KIND_KERNEL"')
+    cut = content.index(b'"start"', at)
+    export.write_bytes(content[:cut] + b"'\nstart" + content[cut + 7 :])
     with pytest.raises(InputCorrupt) as caught:
         read(export)
     for sentence in (caught.value.what, caught.value.why, caught.value.do):
