@@ -64,7 +64,9 @@ def _alive(pid: int) -> bool:
 
 def _unclosed(processes: tuple[RawProcess, ...], ending: Ending) -> list[str]:
     """Sentences on processes that said no last word."""
-    said = []
+    said: list[str] = []
+    alive: list[int] = []
+    sudden: list[int] = []
     for process in processes:
         pid = process.hello["pid"]
         if process.lines.get("bye"):
@@ -72,10 +74,24 @@ def _unclosed(processes: tuple[RawProcess, ...], ending: Ending) -> list[str]:
         if pid == ending.pid and ending.signal is not None:
             said.append(f"Process {pid} was ended by signal {ending.signal}: recorded until then.")
         elif pid != ending.pid and _alive(pid):
-            said.append(f"Process {pid} was still running: recorded until the command ended.")
+            alive.append(pid)
         elif len(process.events):
-            said.append(f"Process {pid} left without closing its record: recorded until then.")
+            sudden.append(pid)
+    if alive:
+        was = "was" if len(alive) == 1 else "were"
+        said.append(f"{_named(alive)} {was} still running: recorded until the command ended.")
+    if sudden:
+        its = "its record" if len(sudden) == 1 else "their records"
+        said.append(f"{_named(sudden)} left without closing {its}: recorded until then.")
     return said
+
+
+def _named(pids: list[int]) -> str:
+    """Who a sentence is about; many are counted, with the first few named."""
+    if len(pids) == 1:
+        return f"Process {pids[0]}"
+    few = ", ".join(str(pid) for pid in pids[:3])
+    return f"{len(pids):,} processes ({few}{', …' if len(pids) > 3 else ''})"
 
 
 def _refused(raw: Path) -> list[str]:

@@ -22,6 +22,7 @@ from typing import Final
 from graphtrace.capture import finish, folder
 from graphtrace.model.assembly import Assembled
 from graphtrace.model.errors import UsageError
+from graphtrace.model.recorded_gaps import many
 from graphtrace.model.recording import RAW, Manifest
 
 __all__ = ["LaunchOptions", "LaunchResult", "launch"]
@@ -206,8 +207,9 @@ def _finish(command: Sequence[str], home: Path, ending: finish.Ending) -> tuple[
 def _summary(shown: str, manifest: Manifest, assembled: Assembled) -> list[str]:
     tables = assembled.tables
     said = [
-        f"Recorded {shown}: {tables.rows('stages'):,} stages, {tables.rows('batches'):,} batches, "
-        f"{len(assembled.processes):,} processes.",
+        f"Recorded {shown}: {many(tables.rows('stages'), 'stage', 'stages')}, "
+        f"{many(tables.rows('batches'), 'batch', 'batches')}, "
+        f"{many(len(assembled.processes), 'process', 'processes')}.",
         *manifest.missing,
     ]
     cost = manifest.cost

@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from graphtrace.model.definitions import word
 from graphtrace.model.raw import RawProcess
 
-__all__ = ["missing"]
+__all__ = ["many", "missing"]
 
 
-def _many(count: int, one: str, more: str) -> str:
+def many(count: int, one: str, more: str) -> str:
+    """A count with the word for it."""
     return f"{count:,} {one if count == 1 else more}"
 
 
@@ -33,23 +34,23 @@ def missing(processes: list[RawProcess], nameless: int, counts: Mapping[str, int
     whys = sorted({str(word(p.last("full").get("why"))) for p in processes if p.last("full")})
     if total("lost"):
         why = f": {', '.join(whys)}" if whys else ""
-        said.append(f"{_many(total('lost'), 'record was', 'records were')} lost{why}.")
+        said.append(f"{many(total('lost'), 'record was', 'records were')} lost{why}.")
     elif whys:
         said.append(f"Recording stopped early: {', '.join(whys)}.")
     if total("torn"):
-        said.append(f"{_many(total('torn'), 'record was', 'records were')} never completed.")
+        said.append(f"{many(total('torn'), 'record was', 'records were')} never completed.")
     if counts["undefined"]:
         said.append(
-            f"{_many(counts['undefined'], 'record names a stage', 'records name stages')}"
+            f"{many(counts['undefined'], 'record names a stage', 'records name stages')}"
             " whose definition was not written."
         )
     if counts["impossible"]:
-        said.append(f"{_many(counts['impossible'], 'record was', 'records were')} damaged.")
+        said.append(f"{many(counts['impossible'], 'record was', 'records were')} damaged.")
     if total("bad_lines"):
-        said.append(f"{_many(total('bad_lines'), 'definition was', 'definitions were')} damaged.")
+        said.append(f"{many(total('bad_lines'), 'definition was', 'definitions were')} damaged.")
     if total("bad_segments") or nameless:
         files = total("bad_segments") + nameless
-        said.append(f"{_many(files, 'raw file', 'raw files')} could not be read.")
+        said.append(f"{many(files, 'raw file', 'raw files')} could not be read.")
     said.extend(
         sentence
         for topic, sentence in (
