@@ -1,83 +1,55 @@
 # SPDX-License-Identifier: Apache-2.0
 """Columns of an export as numpy arrays, cell types checked.
 
-SQLite types cells, not columns: an INTEGER column may hold text, a real number or nothing. A row
-with a cell of the wrong type is refused and counted; no cell is ever cast.
+Two readers give rows in chunks: one decodes the pages of the file, the other asks SQL. The first is
+fast, and gives up where anything is out of the ordinary; the second is simple, reads all that
+SQLite reads, and is what the first one is tested against. Which of them read a table changes
+nothing.
 """
 
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
-from itertools import count
-from typing import Any, Final
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import compress
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
+from graphtrace.ingest.nsys_cells import Column, Pile
+from graphtrace.ingest.nsys_frame import Frame
 from graphtrace.ingest.nsys_open import Database
 from graphtrace.ingest.sanity import Quarantine
+from graphtrace.ingest.sqlite_pages import (
+    Cells,
+    Chunk,
+    NotPlain,
+    Numbers,
+    PageFile,
+    Want,
+    table_chunks,
+)
 from graphtrace.model.errors import InputUnsupported
 
-__all__ = ["Column", "Frame", "fetch", "lookup"]
+__all__ = ["Column", "Frame", "Only", "fetch", "lookup"]
 
 _CHUNK_ROWS: Final = 8_192
 _IDS_PER_QUERY: Final = 500
 """Bound values of one query; SQLite promises at least 999."""
-_INT32: Final = 2**31
-
 
 Flags = npt.NDArray[np.bool_]
-_Faults = list[tuple[str, Flags]]
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
-    """A column wanted.
+class Only:
+    """A condition: rows whose cell in `column` is one of `values`.
 
     Attributes:
-        name: nsys' name, matched without regard to case.
-        needed: whether a row without a value is refused.
-        bits: width that an integer must fit.
-        text: whether it holds text; its values are then codes into `Frame.words`.
+        odd: whether rows whose cell there is no integer are read too, to be counted as refused.
     """
 
-    name: str
-    needed: bool = False
-    bits: int = 64
-    text: bool = False
-
-
-@dataclass(slots=True)
-class Frame:
-    """Columns of one table, of equal length.
-
-    A column that the export does not have is absent from `values`. `valid` holds only columns that
-    have nulls.
-    """
-
-    rows: int
-    values: dict[str, npt.NDArray[np.int64]] = field(default_factory=dict)
-    valid: dict[str, npt.NDArray[np.bool_]] = field(default_factory=dict)
-    words: dict[str, list[str]] = field(default_factory=dict)
-
-    def get(self, name: str) -> npt.NDArray[np.int64]:
-        """Values of a column; zeros where the export does not have it."""
-        found = self.values.get(name)
-        return np.zeros(self.rows, dtype=np.int64) if found is None else found
-
-    def known(self, name: str) -> npt.NDArray[np.bool_]:
-        """True where a column has a value."""
-        if name not in self.values:
-            return np.zeros(self.rows, dtype=np.bool_)
-        found = self.valid.get(name)
-        return np.ones(self.rows, dtype=np.bool_) if found is None else found
-
-    def take(self, rows: npt.NDArray[Any]) -> "Frame":
-        """The rows of a mask or an index."""
-        values = {name: array[rows] for name, array in self.values.items()}
-        valid = {name: array[rows] for name, array in self.valid.items()}
-        kept = int(np.count_nonzero(rows)) if rows.dtype == np.bool_ else len(rows)
-        return Frame(kept, values, valid, self.words)
+    column: str
+    values: tuple[int, ...]
+    odd: bool = False
 
 
 def fetch(
@@ -87,7 +59,7 @@ def fetch(
     quarantine: Quarantine,
     *,
     meant_for: str,
-    where: str = "",
+    only: Only | None = None,
 ) -> Frame | None:
     """Read columns of a table.
 
@@ -97,13 +69,14 @@ def fetch(
         wanted: columns; one that is absent is left out, unless it is needed.
         quarantine: where rows with wrongly typed cells are counted.
         meant_for: model table that the rows are meant for.
-        where: an SQL condition on quoted column names, for tables that have those columns.
+        only: which rows to read; a condition on a column that is absent reads all.
 
     Returns:
         The columns, or None where the table is absent.
 
     Raises:
         InputUnsupported: the table lacks a column that its rows mean nothing without.
+        sqlite3.DatabaseError: the file is damaged.
     """
     low = database.find(table)
     if low is None:
@@ -121,13 +94,75 @@ def fetch(
     columns = [column for column in wanted if column.name.lower() in have]
     if not columns:
         return Frame(0)
-    cells = ", ".join(_cell(column, have[column.name.lower()]) for column in columns)
-    statement = f"SELECT {cells} FROM {_quoted(database.tables[low])} {where}"
-    cursor = database.connection.execute(statement)
-    pile = _Pile(columns)
-    while rows := cursor.fetchmany(_CHUNK_ROWS):
-        pile.add(rows, quarantine, meant_for)
+    if only is not None and only.column.lower() not in have:
+        only = None
+    if database.pages is not None:
+        own = Quarantine()
+        try:
+            chunks = _page_chunks(database, database.pages, low, columns, only)
+            frame = _piled(chunks, columns, own, meant_for)
+        except NotPlain:
+            pass  # What was read and counted so far is let go.
+        else:
+            quarantine.merge(own)
+            return frame
+    return _piled(_sql_chunks(database, low, columns, only), columns, quarantine, meant_for)
+
+
+def _piled(
+    chunks: Iterable[Chunk], columns: Sequence[Column], quarantine: Quarantine, meant_for: str
+) -> Frame:
+    pile = Pile(columns)
+    for chunk in chunks:
+        pile.add(chunk.rows, chunk.columns, quarantine, meant_for)
     return pile.frame()
+
+
+def _page_chunks(
+    database: Database, pages: PageFile, low: str, columns: Sequence[Column], only: Only | None
+) -> Iterator[Chunk]:
+    have, table = database.columns[low], database.tables[low]
+    wants = [Want(have[column.name.lower()], column.text) for column in columns]
+    if only is not None:
+        wants.append(Want(have[only.column.lower()]))
+    for chunk in table_chunks(pages, database.connection, table, wants):
+        yield chunk if only is None else _filtered(chunk, only)
+
+
+def _filtered(chunk: Chunk, only: Only) -> Chunk:
+    """The rows that the condition, whose column is the last one, lets through."""
+    *columns, tested = chunk.columns
+    if not isinstance(tested, Numbers):
+        raise NotPlain("SQL compares values of different types by its own rules")
+    keep = np.isin(tested.values, only.values)
+    if tested.valid is not None:
+        keep = keep & tested.valid | ~tested.valid if only.odd else keep & tested.valid
+    if keep.all():
+        return Chunk(chunk.rows, columns)
+    return Chunk(int(np.count_nonzero(keep)), [_kept(cells, keep) for cells in columns])
+
+
+def _kept(cells: Numbers | Cells, keep: Flags) -> Numbers | Cells:
+    if not isinstance(cells, Numbers):
+        return tuple(compress(cells, keep.tolist()))
+    return Numbers(cells.values[keep], None if cells.valid is None else cells.valid[keep])
+
+
+def _sql_chunks(
+    database: Database, low: str, columns: Sequence[Column], only: Only | None
+) -> Iterator[Chunk]:
+    have = database.columns[low]
+    cells = ", ".join(_cell(column, have[column.name.lower()]) for column in columns)
+    where = ""
+    if only is not None:
+        name = _quoted(have[only.column.lower()])
+        where = f"WHERE {name} IN ({', '.join(map(str, only.values))})"
+        where += f" OR typeof({name}) <> 'integer'" if only.odd else ""
+    # An index of a stranger could say something else than the table.
+    statement = f"SELECT {cells} FROM {_quoted(database.tables[low])} NOT INDEXED {where}"
+    cursor = database.connection.execute(statement)
+    while rows := cursor.fetchmany(_CHUNK_ROWS):
+        yield Chunk(len(rows), list(zip(*rows, strict=True)))
 
 
 def lookup(
@@ -168,127 +203,3 @@ def _cell(column: Column, name: str) -> str:
         return _quoted(name)
     # Texts and blobs both come as bytes; a blob is made a number, which text columns refuse.
     return f"CASE typeof({_quoted(name)}) WHEN 'blob' THEN 0 ELSE {_quoted(name)} END"
-
-
-class _Pile:
-    """Chunks of the columns of one table."""
-
-    def __init__(self, columns: Sequence[Column]) -> None:
-        self.columns = columns
-        self.rows = 0
-        self.values: list[list[npt.NDArray[np.int64]]] = [[] for _ in columns]
-        self.valid: list[list[Flags | int]] = [[] for _ in columns]
-        self.words: list[defaultdict[bytes, int]] = [_numbering() for _ in columns]
-
-    def add(self, rows: list[tuple[Any, ...]], quarantine: Quarantine, meant_for: str) -> None:
-        """Take a chunk of rows; refuse those with a cell that is not what its column holds."""
-        keep: Flags | None = None
-        parts: list[tuple[npt.NDArray[np.int64], Flags | None]] = []
-        for position, cells in enumerate(zip(*rows, strict=True)):
-            column = self.columns[position]
-            if column.text:
-                values, valid, faults = _texts(cells, self.words[position])
-            else:
-                values, valid, faults = _integers(cells, column)
-            parts.append((values, valid))
-            for reason, bad in faults:
-                keep = np.ones(len(rows), dtype=np.bool_) if keep is None else keep
-                fresh = np.flatnonzero(bad & keep)
-                if len(fresh):
-                    sample = min(repr(cells[row]) for row in fresh.tolist())
-                    quarantine.add(meant_for, f"{column.name} {reason}", len(fresh), sample)
-                    keep[fresh] = False
-        for position, (values, valid) in enumerate(parts):
-            kept = values if keep is None else values[keep]
-            self.values[position].append(kept)
-            flags = valid if valid is None or keep is None else valid[keep]
-            self.valid[position].append(len(kept) if flags is None else flags)
-        self.rows += len(rows) if keep is None else int(np.count_nonzero(keep))
-
-    def frame(self) -> Frame:
-        """The columns whole; chunks are let go one column at a time."""
-        frame = Frame(self.rows)
-        for position, column in enumerate(self.columns):
-            chunks, self.values[position] = self.values[position], []
-            values = np.concatenate(chunks) if chunks else np.zeros(0, dtype=np.int64)
-            flags, self.valid[position] = self.valid[position], []
-            if any(not isinstance(flag, int) for flag in flags):
-                whole = [np.ones(f, dtype=np.bool_) if isinstance(f, int) else f for f in flags]
-                frame.valid[column.name] = np.concatenate(whole)
-            if column.text:
-                values, frame.words[column.name] = _sorted_words(values, self.words[position])
-            frame.values[column.name] = values
-        return frame
-
-
-def _numbering() -> "defaultdict[bytes, int]":
-    return defaultdict(count().__next__)
-
-
-def _sorted_words(
-    codes: npt.NDArray[np.int64], numbering: "defaultdict[bytes, int]"
-) -> tuple[npt.NDArray[np.int64], list[str]]:
-    """Codes into words in order, so that the order of rows changes nothing."""
-    decoded = {word.decode("utf-8", "replace") for word in numbering}
-    words = sorted(decoded)
-    place = {word: position for position, word in enumerate(words)}
-    table = np.zeros(max(len(numbering), 1), dtype=np.int64)
-    for word, code in numbering.items():
-        table[code] = place[word.decode("utf-8", "replace")]
-    return table[codes], words
-
-
-def _objects(cells: tuple[object, ...]) -> npt.NDArray[np.object_]:
-    objects = np.empty(len(cells), dtype=np.object_)
-    objects[:] = cells
-    return objects
-
-
-def _kinds(objects: npt.NDArray[np.object_]) -> npt.NDArray[np.object_]:
-    kinds: Any = np.frompyfunc(type, 1, 1)(objects)
-    return np.asarray(kinds, dtype=np.object_)
-
-
-def _is(kinds: npt.NDArray[np.object_], kind: Any) -> Flags:
-    return np.asarray(kinds == kind, dtype=np.bool_)
-
-
-def _integers(
-    cells: tuple[Any, ...], column: Column
-) -> tuple[npt.NDArray[np.int64], Flags | None, _Faults]:
-    faults: _Faults = []
-    valid: Flags | None = None
-    kinds = set(map(type, cells))
-    values = np.zeros(len(cells), dtype=np.int64)
-    if kinds == {int}:
-        values = np.fromiter(cells, dtype=np.int64, count=len(cells))
-    elif kinds == {type(None)}:
-        valid = np.zeros(len(cells), dtype=np.bool_)
-    else:
-        objects = _objects(cells)
-        each = _kinds(objects)
-        valid = _is(each, int)
-        values[valid] = objects[valid].astype(np.int64)
-        faults = [("is a real number", _is(each, float)), ("is text", _is(each, bytes))]
-    if column.needed and valid is not None:
-        faults.append(("is missing", ~valid))
-    if column.bits == 32:
-        wide = (values < -_INT32) | (values >= _INT32)
-        if wide.any():
-            faults.append(("does not fit 32 bits", wide))
-    return values, valid, faults
-
-
-def _texts(
-    cells: tuple[Any, ...], words: "defaultdict[bytes, int]"
-) -> tuple[npt.NDArray[np.int64], Flags | None, _Faults]:
-    kinds = set(map(type, cells))
-    if kinds == {bytes}:
-        return np.fromiter(map(words.__getitem__, cells), np.int64, len(cells)), None, []
-    objects = _objects(cells)
-    each = _kinds(objects)
-    valid = _is(each, bytes)
-    values = np.zeros(len(cells), dtype=np.int64)
-    texts = objects[valid]
-    values[valid] = np.fromiter(map(words.__getitem__, texts), dtype=np.int64, count=len(texts))
-    return values, valid, [("is not text", ~valid & ~_is(each, type(None)))]

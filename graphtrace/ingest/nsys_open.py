@@ -5,12 +5,13 @@ import os
 import re
 import sqlite3
 from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from contextlib import ExitStack, closing, contextmanager, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
+from graphtrace.ingest.sqlite_pages import NotPlain, PageFile, open_pages
 from graphtrace.model.errors import (
     InputCorrupt,
     InputEmpty,
@@ -46,6 +47,7 @@ class Database:
         tables: real table name by lower-case name.
         columns: by lower-case table name, the real column name by lower-case name.
         leftovers: sentences on files of unfinished transactions that lie beside the export.
+        pages: the same file page by page; None where only SQL may read it.
     """
 
     path: Path
@@ -53,6 +55,7 @@ class Database:
     tables: Mapping[str, str]
     columns: Mapping[str, Mapping[str, str]]
     leftovers: tuple[str, ...]
+    pages: PageFile | None = None
 
     def find(self, name: str) -> str | None:
         """Lower-case name of a table: the name itself, else its highest `_V2`, `_V3`... form."""
@@ -73,11 +76,12 @@ class Database:
 
 
 @contextmanager
-def open_export(path: Path) -> Iterator[Database]:
+def open_export(path: Path, *, pages: bool = True) -> Iterator[Database]:
     """Open an export for reading; nothing is created or changed beside it.
 
     Args:
         path: an SQLite file that `nsys export --type sqlite` wrote.
+        pages: whether its pages may be read past SQL.
 
     Raises:
         InputMissing: there is no such file.
@@ -90,11 +94,15 @@ def open_export(path: Path) -> Iterator[Database]:
     # immutable: no lock, no -shm and no -wal file is made; what a -wal holds is not seen.
     uri = f"file:{quote(os.fsencode(path.absolute()))}?mode=ro&immutable=1"
     try:
-        with closing(sqlite3.connect(uri, uri=True)) as connection:
+        with closing(sqlite3.connect(uri, uri=True)) as connection, ExitStack() as stack:
             connection.text_factory = bytes
             for pragma in ("trusted_schema=OFF", "query_only=ON", "cell_size_check=ON"):
                 connection.execute(f"PRAGMA {pragma}")
-            yield _describe(path, connection)
+            database = _describe(path, connection)
+            if pages:
+                with suppress(NotPlain):
+                    database = replace(database, pages=stack.enter_context(open_pages(path)))
+            yield database
     except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
         reason = said_by(error) if isinstance(error, sqlite3.Error) else "a name in it is no text"
         raise InputCorrupt(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reader of nsys SQLite exports, through SQL: slow, simple and exact about every cell."""
+"""Reader of nsys SQLite exports."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,7 +50,7 @@ SYNTHETIC_MARK: Final = "GRAPHTRACE_SYNTHETIC"
 _VERSION: Final = "EXPORT_PRODUCT_VERSION"
 
 
-def read(path: Path) -> Source:
+def read(path: Path, *, pages: bool = True) -> Source:
     """Read an export that `nsys export --type sqlite` wrote.
 
     The file is opened for reading only and nothing is written beside it. Of its meta data only the
@@ -59,6 +59,8 @@ def read(path: Path) -> Source:
 
     Args:
         path: the SQLite file.
+        pages: whether large tables may be decoded from the pages of the file. Without, SQL reads
+            all; that is slower and gives the same.
 
     Returns:
         Processes, devices, api_calls, activities, replays, graphs, execs, graph_events and ranges,
@@ -70,7 +72,7 @@ def read(path: Path) -> Source:
             `graphtrace.ingest.nsys_open.open_export`.
     """
     quarantine = Quarantine()
-    with open_export(path) as database:
+    with open_export(path, pages=pages) as database:
         version, synthetic = _exporter(database)
         raw = read_raw(database, quarantine)
         names = _names(database, raw, quarantine)

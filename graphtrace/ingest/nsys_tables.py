@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from graphtrace.ingest.nsys_columns import Column, Frame, fetch
+from graphtrace.ingest.nsys_columns import Column, Frame, Only, fetch
 from graphtrace.ingest.nsys_open import Database
 from graphtrace.ingest.sanity import Quarantine, refuse_bad_times
 
@@ -236,19 +236,10 @@ def _timed(frame: Frame | None, quarantine: Quarantine) -> Frame | None:
     return frame if keep.all() else frame.take(keep)
 
 
-def _quoted_event_type(database: Database) -> str | None:
-    low = database.find("NVTX_EVENTS")
-    if low is None or "eventtype" not in database.columns[low]:
-        return None
-    return '"' + database.columns[low]["eventtype"].replace('"', '""') + '"'
-
-
 def _ranges(database: Database, quarantine: Quarantine) -> Frame | None:
-    name = _quoted_event_type(database)
-    kinds = ", ".join(str(kind) for kind in sorted(RANGE_KINDS))
     # A wrongly typed event type is let through, so that the row is counted as refused.
-    where = f"WHERE {name} IN ({kinds}) OR typeof({name}) <> 'integer'" if name else ""
-    frame = fetch(database, "NVTX_EVENTS", _NVTX, quarantine, meant_for="ranges", where=where)
+    only = Only("eventType", tuple(sorted(RANGE_KINDS)), odd=True)
+    frame = fetch(database, "NVTX_EVENTS", _NVTX, quarantine, meant_for="ranges", only=only)
     if frame is None:
         return None
     begin = frame.get("start")
@@ -260,9 +251,8 @@ def _ranges(database: Database, quarantine: Quarantine) -> Frame | None:
 
 
 def _domains(database: Database, quarantine: Quarantine) -> Frame | None:
-    name = _quoted_event_type(database)
-    if name is None:
+    if not database.has("NVTX_EVENTS", "eventType"):
         return None
     wanted = [column for column in _NVTX if column.name not in ("start", "end", "endGlobalTid")]
-    where = f"WHERE {name} = {_DOMAIN_CREATE}"
-    return fetch(database, "NVTX_EVENTS", wanted, quarantine, meant_for="ranges", where=where)
+    only = Only("eventType", (_DOMAIN_CREATE,))
+    return fetch(database, "NVTX_EVENTS", wanted, quarantine, meant_for="ranges", only=only)

@@ -199,7 +199,8 @@ def _piece(frame: Frame, kind: int, name: tuple[Ints, Flags], keys: Keys) -> _Pi
         if theirs not in frame.values:
             piece[ours] = _absent(frame.rows)
             continue
-        values, valid = frame.values.pop(theirs), frame.valid.pop(theirs, None)
+        values, valid = frame.get(theirs), frame.valid.pop(theirs, None)
+        del frame.values[theirs]
         if ours in _NONE_IS_ZERO:
             some = values != 0
             valid = some if valid is None else valid & some

@@ -41,6 +41,11 @@ class Quarantine:
         self.counts[key] = self.counts.get(key, 0) + count
         self.samples[key] = min(self.samples.get(key, short), short)
 
+    def merge(self, other: "Quarantine") -> None:
+        """Add what another one counted."""
+        for (table, reason), count in other.counts.items():
+            self.add(table, reason, count, other.samples[(table, reason)])
+
     def table(self) -> pa.Table:
         """The model's quarantine table, ordered by table and reason."""
         keys = sorted(self.counts)

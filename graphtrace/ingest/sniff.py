@@ -34,7 +34,7 @@ _BINARY: Final[tuple[tuple[bytes, InputKind], ...]] = (
     (b"NVIDIA Tegra Profiler Report", "nsys_rep"),
 )
 """First bytes of reports and exports; all reports of nsys carry the name of its ancestor."""
-_READ: Final = frozenset({"ncu_rep", "nsys_sqlite", "gtrace"})
+_READ: Final = frozenset({"ncu_rep", "nsys_sqlite", "gtrace", "kineto"})
 _NAMED: Final[dict[InputKind, str]] = {
     "ncu_rep": "an Nsight Compute report",
     "nsys_sqlite": "an SQLite file",
@@ -63,7 +63,8 @@ _NSYS_PARQUET: Final = re.compile(
 _NOT_THERE: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP})
 _GIVE: Final = (
     "Give an Nsight Compute report (.ncu-rep), an Nsight Systems export "
-    "(nsys export --type sqlite REPORT.nsys-rep) or a recording (.gtrace)."
+    "(nsys export --type sqlite REPORT.nsys-rep), a trace of the PyTorch profiler (.json, "
+    ".json.gz) or a recording (.gtrace)."
 )
 
 
@@ -289,18 +290,8 @@ def _ncu_csv(path: Path) -> GraphtraceError:
     )
 
 
-def _kineto(path: Path) -> GraphtraceError:
-    return InputUnsupported(
-        f"{path} is a trace of the PyTorch profiler (or another Chrome trace).",
-        "This version of graphtrace does not read such traces.",
-        "Record with nsys profile --trace=cuda,nvtx --cuda-graph-trace=node, export with "
-        "nsys export --type sqlite, and give that.",
-    )
-
-
 _REFUSALS: Final[dict[InputKind, Callable[[Path], GraphtraceError]]] = {
     "nsys_rep": _nsys_rep,
     "nsys_parquetdir": _parquetdir,
     "ncu_csv": _ncu_csv,
-    "kineto": _kineto,
 }
