@@ -120,6 +120,7 @@ class Text:
             if patterns.fold:
                 blank = _FOLD & _KEEP_FIRST[min(size, _EIGHT)]
                 first, last = first | blank, last | blank
+                middle = None if middle is None else middle | _FOLD
             for one, two, three, code in entries:
                 same = (first == _u64(one)) & (last == _u64(two))
                 if middle is not None:
