@@ -84,7 +84,8 @@ def own_stages(
     found = np.where(why < 0, created_in.stage, -1)
     _set(stage, method, reason, node[mine], found[mine], why[mine], _ORIGIN)
 
-    reason[open_ & work.in_graph & ~work.has_node] = reasons.OPAQUE
+    unnamed = open_ & work.in_graph & ~work.has_node
+    reason[unnamed] = np.where(work.opaque[unnamed], reasons.OPAQUE, reasons.NO_NODE_ID)
 
     eager = np.flatnonzero(open_ & ~work.in_graph)
     why = np.where(launched_in.refused, reasons.RANGES_CROSS, reasons.NO_RANGE_AT_LAUNCH)

@@ -9,6 +9,7 @@ __all__ = [
     "CYCLE",
     "LAUNCH_MISSING",
     "LAUNCH_TWICE",
+    "NO_NODE_ID",
     "NO_RANGE_AT_CAPTURE",
     "NO_RANGE_AT_LAUNCH",
     "OPAQUE",
@@ -29,6 +30,7 @@ REASONS: Final = (
     "no range open at launch",
     "ranges cross",
     "node twice in one replay",
+    "no node id in the trace",
 )
 (
     CREATION_MISSING,
@@ -41,6 +43,7 @@ REASONS: Final = (
     NO_RANGE_AT_LAUNCH,
     RANGES_CROSS,
     TWICE_IN_REPLAY,
+    NO_NODE_ID,
 ) = range(len(REASONS))
 """Codes into `REASONS`."""
 
@@ -49,6 +52,8 @@ ADVICE: Final = {
     "`nsys profile --cuda-graph-trace=node -t cuda,nvtx`.",
     NO_RANGE_AT_CAPTURE: "Name the stages while the graph is captured: run it under "
     "`graphtrace capture`, or open NVTX ranges around them.",
+    NO_NODE_ID: "PyTorch writes 'graph node id' since 2026 (kineto#1276); or record with "
+    "`nsys profile --cuda-graph-trace=node -t cuda,nvtx`.",
     OPAQUE: "Record the nodes of each replay: `nsys profile --cuda-graph-trace=node -t cuda,nvtx`.",
 }
 """What to do, for the reasons that a person can do something about."""

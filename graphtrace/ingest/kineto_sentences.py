@@ -14,7 +14,6 @@ from graphtrace.model.errors import InputUnsupported, NoGpuWork
 
 __all__ = ["no_trace", "no_work", "warnings_of"]
 
-_NSYS: Final = "nsys profile --trace=cuda,nvtx --cuda-graph-trace=node -o run PROGRAM"
 _RECORD: Final = (
     "torch.profiler.profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) and "
     "export_chrome_trace"
@@ -34,9 +33,8 @@ def warnings_of(
     work, sentences = parts.work, []
     if replayed.unnamed:
         sentences.append(
-            f"{_count(replayed.unnamed, 'graph replay')} recorded without ids of the nodes, so "
-            "their kernels cannot be told from each other or matched to stages. PyTorch writes "
-            f"'graph node id' since 2026 (kineto#1276); or record with: {_NSYS}"
+            f"{_count(replayed.unnamed, 'graph replay')} recorded without ids of the nodes: "
+            "their kernels are counted and stay without a stage."
         )
     if replayed.unseen:
         sentences.append(

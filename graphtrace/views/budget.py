@@ -104,7 +104,7 @@ def _kinds(by_kind: dict[str, int]) -> tuple[tuple[str, int], ...]:
 
 def _sentence(wall: int, busy: int, idle: int, over: str) -> str:
     if not wall:
-        return f"No wall time over {over}."
+        return f"There is no wall time to split: {over}."
     return (
         f"{duration(wall)} of wall time over {over}: "
         f"busy {share(busy / wall)}, idle {share(idle / wall)}."

@@ -87,7 +87,9 @@ def test_device_names():
 
 
 def test_a_budget_without_wall_does_not_divide():
-    assert budget_view(_budget({"a": (0, 0)})).sentence == "No wall time over 3 graph replays."
+    assert budget_view(_budget({"a": (0, 0)})).sentence == (
+        "There is no wall time to split: 3 graph replays."
+    )
 
 
 def test_ncu_rows_by_time_and_metrics_in_their_columns():
