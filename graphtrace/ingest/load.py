@@ -24,6 +24,7 @@ __all__ = ["load", "merge"]
 READERS: Final[dict[InputKind, str]] = {
     "gtrace": "graphtrace.ingest.gtrace",
     "kineto": "graphtrace.ingest.kineto",
+    "ncu_csv": "graphtrace.ingest.ncu_csv",
     "ncu_rep": "graphtrace.ingest.ncu_rep",
     "nsys_sqlite": "graphtrace.ingest.nsys_sqlite",
 }

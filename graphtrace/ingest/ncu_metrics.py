@@ -12,7 +12,7 @@ import pyarrow as pa
 from graphtrace.ingest.ncu_wire import Damage
 from graphtrace.model.arrays import dictionary, make_table, numbers
 
-__all__ = ["Facts", "MetricColumns"]
+__all__ = ["Facts", "MetricColumns", "Words", "list_column"]
 
 # Kinds of a value, as `ncu_report.IMetric.ValueKind_*` numbers them.
 _STRING: Final = 2
@@ -23,7 +23,7 @@ Facts = dict[str, float | int | str]
 """Values of one result by metric name, for what becomes a column of its own."""
 
 
-class _Words(dict[str, int]):
+class Words(dict[str, int]):
     """Codes of words in order of appearance."""
 
     def __missing__(self, word: str) -> int:
@@ -40,9 +40,9 @@ class MetricColumns:
 
     def __init__(self, wanted: Iterable[str]) -> None:
         self._wanted = frozenset(wanted)
-        self._names = _Words()
-        self._units = _Words()
-        self._texts = _Words()
+        self._names = Words()
+        self._units = Words()
+        self._texts = Words()
         self._unit_of: dict[str, int] = {}
         self._parts: list[tuple[npt.NDArray[Any], ...]] = []
         self._instances: list[npt.NDArray[np.float64]] = []
@@ -126,7 +126,7 @@ class MetricColumns:
                 "integer": numbers(wholes, pa.uint64(), whole),
                 "text": dictionary(np.maximum(texts, 0), list(self._texts), texts >= 0),
                 "unit": dictionary(units, list(self._units)),
-                "instances": _lists(lengths, self._instances),
+                "instances": list_column(lengths, self._instances),
             },
         )
 
@@ -146,7 +146,7 @@ def _value(metric: Any) -> float | int | str | None:
     return None
 
 
-def _lists(lengths: npt.NDArray[np.int32], parts: list[npt.NDArray[np.float64]]) -> pa.Array:
+def list_column(lengths: npt.NDArray[np.int32], parts: list[npt.NDArray[np.float64]]) -> pa.Array:
     """A list column from lengths, -1 where a row has none, and the values of all lists."""
     valid = lengths >= 0
     offsets = np.zeros(len(lengths) + 1, dtype=np.int32)

@@ -34,7 +34,7 @@ _BINARY: Final[tuple[tuple[bytes, InputKind], ...]] = (
     (b"NVIDIA Tegra Profiler Report", "nsys_rep"),
 )
 """First bytes of reports and exports; all reports of nsys carry the name of its ancestor."""
-_READ: Final = frozenset({"ncu_rep", "nsys_sqlite", "gtrace", "kineto"})
+_READ: Final = frozenset({"ncu_rep", "ncu_csv", "nsys_sqlite", "gtrace", "kineto"})
 _NAMED: Final[dict[InputKind, str]] = {
     "ncu_rep": "an Nsight Compute report",
     "nsys_sqlite": "an SQLite file",
@@ -53,7 +53,9 @@ _PACKED: Final = (
 )
 _LFS: Final = "version https://git-lfs.github.com/spec/"
 _HTML: Final = re.compile(r"<(!doctype\s+html|html)\b", re.I)
-_NCU_TEXT: Final = re.compile(r'^("ID","Process ID"|==PROF== )', re.M)
+_NCU_TEXT: Final = re.compile(
+    r'^\ufeff?("ID","Process ID"|"Process ID","Process Name"|==(PROF|ERROR|WARNING)== )', re.M
+)
 _TRACE_JSON: Final = re.compile(r'"(traceEvents|ph|deviceProperties|schemaVersion)"\s*:')
 _CONTROL: Final = re.compile(r"[\x00-\x06\x0e-\x1a\x1c-\x1f\x7f]")
 _NSYS_PARQUET: Final = re.compile(
@@ -282,16 +284,7 @@ def _parquetdir(path: Path) -> GraphtraceError:
     )
 
 
-def _ncu_csv(path: Path) -> GraphtraceError:
-    return InputUnsupported(
-        f"{path} is what ncu printed, not its report.",
-        "This version of graphtrace reads reports only, where values are exact and complete.",
-        "Give the .ncu-rep; if there is none, profile again with ncu --export REPORT.",
-    )
-
-
 _REFUSALS: Final[dict[InputKind, Callable[[Path], GraphtraceError]]] = {
     "nsys_rep": _nsys_rep,
     "nsys_parquetdir": _parquetdir,
-    "ncu_csv": _ncu_csv,
 }
