@@ -27,6 +27,7 @@ __all__ = ["TextTable", "batch_table", "kernel_tables"]
 
 _KERNELS: Final = 10
 _BATCHES: Final = 8
+_STALL_HEADING: Final = "top stall"
 _STALL: Final = 24
 _ONE_TABLE: Final = 160
 """Columns from which all figures of an ncu row fit beside its name."""
@@ -106,7 +107,7 @@ def _ncu_columns(
         for i, heading in enumerate(headings)
     ]
     waits = [fit(line.top_stall.text, _STALL) for line in table.lines] if stalls else []
-    stall_width = max((shown_width(wait) for wait in waits), default=0)
+    stall_width = max(2 + shown_width(wait) for wait in (_STALL_HEADING, *waits)) if stalls else 0
     taken = 6 + sum(widths) + 2 * len(widths) + stall_width
     names = max(12, min(56, width - taken))
     made = _empty_table()
@@ -115,7 +116,7 @@ def _ncu_columns(
     for heading in headings:
         made.add_column(heading, justify="right", no_wrap=True)
     if stalls:
-        made.add_column("top stall", no_wrap=True, max_width=_STALL)
+        made.add_column(_STALL_HEADING, no_wrap=True, max_width=_STALL)
     for row, line in zip(rows, table.lines, strict=True):
         made.add_row(
             Text(str(line.number), style="dim"),
