@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from graphtrace.attribute import reasons
-from graphtrace.attribute.keys import Bools, Ints, pack
+from graphtrace.attribute.keys import Bools, Ints, codes_in, pack
 from graphtrace.attribute.launches import Calls, Steps
 from graphtrace.attribute.open_stages import Open
 from graphtrace.attribute.origin import Roots
@@ -27,6 +27,8 @@ METHODS: Final[tuple[Method, ...]] = (
     "capture-order",
 )
 _NONE, _ORIGIN, _EAGER = 0, 1, 2
+_CELLS: Final = 4
+"""Cells of a table of nodes by replays that are worth a row; a sparser one is sorted instead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +125,14 @@ def _repeated(work: Work, replay: Ints) -> Bools:
     rows = np.flatnonzero(work.has_node & (replay >= 0))
     if not len(rows):
         return result
-    key = pack(replay[rows], work.node_id[rows])
+    _, node = codes_in(work.node_id[rows])
+    key = pack(replay[rows], node)
+    low, span = int(key.min()), int(key.max()) - int(key.min()) + 1
+    if span <= _CELLS * len(key):
+        times = np.bincount(key - low, minlength=span)
+        if int(times.max()) > 1:
+            result[rows] = times[key - low] > 1
+        return result
     order = np.argsort(key, kind="stable")
     same = key[order][1:] == key[order][:-1]
     result[rows[order[1:][same]]] = True

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from graphtrace.attribute import reasons
-from graphtrace.attribute.keys import Bools, Ints, Lookup, pack, where_valid
+from graphtrace.attribute.keys import Bools, Ints, Lookup, codes_in, pack, where_valid
 from graphtrace.model.arrays import as_numpy, valid_of
 
 __all__ = ["Lineage", "Roots"]
@@ -123,6 +123,9 @@ class Lineage:
     def roots(self, process: Ints, node: Ints, time: Ints) -> Roots:
         """The creation of each node as of a time.
 
+        Of the many uses of one id the first and the last are looked up. Where both stand for one
+        event so do those between: with time, an id only ever moves on to a later event.
+
         Args:
             process: process key of each query.
             node: node id of each.
@@ -131,7 +134,29 @@ class Lineage:
         if not len(self.rows):
             event = np.full(len(node), -1, dtype=np.int64)
             return Roots(event, np.full(len(node), reasons.CREATION_MISSING, dtype=np.int64))
-        found = self._find(process, node, time)
+        if not len(node):
+            return Roots(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64))
+        words, short = codes_in(pack(process, node))
+        code = short.astype(np.intp)  # the only index that `at` is quick with
+        some = np.zeros(len(words), dtype=np.int64)
+        some[code] = np.arange(len(node))
+        first = np.full(len(words), np.iinfo(np.int64).max)
+        last = np.full(len(words), np.iinfo(np.int64).min)
+        np.minimum.at(first, code, time)
+        np.maximum.at(last, code, time)
+        early = self._find(process[some], node[some], first)
+        late = self._find(process[some], node[some], last)
+        moved = (early.position != late.position) | (early.reason != late.reason)
+        by_word = self._led(early)
+        roots = Roots(by_word.event[code], by_word.reason[code])
+        if moved.any():
+            rows = np.flatnonzero(moved[code])
+            each = self._led(self._find(process[rows], node[rows], time[rows]))
+            roots.event[rows], roots.reason[rows] = each.event, each.reason
+        return roots
+
+    def _led(self, found: _Found) -> Roots:
+        """Where the events that were found lead."""
         pointer, ends = self._roots()
         at = np.maximum(found.position, 0)
         chain = ends[at]

@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from graphtrace.attribute.keys import Bools, Ints, Lanes, pack, renumbered, sum_by
+from graphtrace.attribute.keys import Bools, Ints, Lanes, codes_in, pack, renumbered, sum_by
 from graphtrace.attribute.sharing import share
 from graphtrace.attribute.work import Work
 from graphtrace.model.arrays import dictionary, make_table, numbers
@@ -60,8 +60,8 @@ class UnitTimes:
 
 
 def _lanes(work: Work, rows: Ints) -> tuple[Ints, int]:
-    keys, lane = np.unique(pack(work.process[rows], work.device[rows]), return_inverse=True)
-    return lane.astype(np.int64), len(keys)
+    keys, lane = codes_in(pack(work.process[rows], work.device[rows]))
+    return lane, len(keys)
 
 
 def device_times(
