@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 __all__ = [
     "Bools",
+    "Codes",
     "Ints",
     "Lanes",
     "Lookup",
@@ -18,12 +19,14 @@ __all__ = [
     "order_of",
     "pack",
     "renumbered",
+    "rows_of",
     "sum_by",
     "where_valid",
 ]
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
+Codes = npt.NDArray[np.int32]
 
 _LIMIT: Final = 1 << 62
 _EXACT: Final = 1 << 52
@@ -56,6 +59,11 @@ def pack(*columns: npt.NDArray[np.integer]) -> Ints:
     return key
 
 
+def rows_of(mask: Bools) -> Ints | slice:
+    """The rows where a mask is true, to index arrays with; a slice, which copies none, for all."""
+    return slice(None) if bool(mask.all()) else np.flatnonzero(mask)
+
+
 def order_of(keys: npt.NDArray[np.integer]) -> Ints:
     """Rows by key; rows of one key stay in order. Keys that are in order cost one look."""
     if bool((keys[1:] >= keys[:-1]).all()):
@@ -63,7 +71,7 @@ def order_of(keys: npt.NDArray[np.integer]) -> Ints:
     return np.argsort(keys, kind="stable")
 
 
-def codes_in(keys: Ints) -> tuple[Ints, npt.NDArray[np.int32]]:
+def codes_in(keys: Ints) -> tuple[Ints, Codes]:
     """The distinct keys in order, and for each row which of them it has.
 
     Made for keys of which there are few: they are searched, not sorted.
@@ -199,8 +207,10 @@ class Lanes:
         """
         low = np.full(lanes, np.iinfo(np.int64).max, dtype=np.int64)
         high = np.full(lanes, np.iinfo(np.int64).min, dtype=np.int64)
-        if len(lane):
-            order = np.argsort(lane, kind="stable")
+        if lanes == 1 and len(lane):
+            low[0], high[0] = begin.min(), end.max()
+        elif len(lane):
+            order = order_of(lane)
             heads = np.flatnonzero(np.r_[True, lane[order][1:] != lane[order][:-1]])
             present = lane[order][heads]
             low[present] = np.minimum.reduceat(begin[order], heads)
@@ -214,3 +224,9 @@ class Lanes:
         """Position of a time of a lane; times outside of the lane stay in its margin."""
         low = self.low[lane]
         return self.base[lane] + 2 + np.clip(time, low - 1, self.high[lane] + 1) - low
+
+    def place_inside(self, lane: Ints, time: Ints) -> Ints:
+        """Position of a time that is known to lie in its lane; not to be mixed with `place`."""
+        if len(self.low) == 1:
+            return time  # There is no other lane to reach into.
+        return (self.base - self.low)[lane] + time
