@@ -42,6 +42,12 @@ class Frame:
         found = self.valid.get(name)
         return np.broadcast_to(np.bool_(True), self.rows) if found is None else found  # noqa: FBT003 - a value
 
+    def distinct(self, name: str) -> npt.NDArray[np.int64]:
+        """The distinct values of a column, in order; what stands where it is null is among them."""
+        values = self.get(name)
+        one = values.strides == (0,) and self.rows
+        return values[:1] if one else np.unique(values)
+
     def take(self, rows: npt.NDArray[Any]) -> "Frame":
         """The rows of a mask or an index."""
         kept = int(np.count_nonzero(rows)) if rows.dtype == np.bool_ else len(rows)

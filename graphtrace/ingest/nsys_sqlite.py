@@ -37,7 +37,7 @@ from graphtrace.ingest.nsys_tables import DIMENSIONS, Raw, read_raw
 from graphtrace.ingest.nsys_work import KINDS, Work, collect_work
 from graphtrace.ingest.sanity import Quarantine
 from graphtrace.ingest.source import Source
-from graphtrace.model.arrays import dictionary, make_table, numbers
+from graphtrace.model.arrays import column_of, make_table, numbers, words_of
 from graphtrace.model.trace import InputInfo, TableSet
 
 Ints = npt.NDArray[np.int64]
@@ -129,8 +129,15 @@ def _ids(frame: Frame | None, *columns: str) -> set[int]:
     return {
         number
         for column in columns
-        for number in np.unique(frame.get(column)[frame.known(column)]).tolist()
+        for number in _known_values(frame, column)
     }
+
+
+def _known_values(frame: Frame, column: str) -> list[int]:
+    known = frame.known(column)
+    if known.all():
+        return frame.distinct(column).tolist()
+    return np.unique(frame.get(column)[known]).tolist()
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,11 +225,9 @@ def _replay_table(replayed: Replayed, graphs: Graphs, calls: Calls | None) -> pa
 def _activity_table(work: Work, replayed: Replayed, graphs: Graphs) -> pa.Table:
     in_replay = replayed.of_activity >= 0
     _, own = _replay_graphs(replayed, graphs)
-    graph = np.full(work.rows, -1, dtype=np.int64)
-    graph[in_replay] = own[replayed.of_activity[in_replay]]
 
-    def column(name: str, kind: pa.DataType) -> pa.Array:
-        return numbers(work.values.pop(name), kind, work.valid.pop(name, None))
+    def column(name: str, kind: pa.DataType) -> pa.Array | pa.ChunkedArray:
+        return column_of(work.values.pop(name), kind, work.valid.pop(name, None))
 
     kinds, names = work.values.pop("kind"), work.values.pop("name")
     columns: dict[str, Any] = {
@@ -231,18 +236,21 @@ def _activity_table(work: Work, replayed: Replayed, graphs: Graphs) -> pa.Table:
         "device": column("device", pa.int32()),
         "context": column("context", pa.int32()),
         "stream": column("stream", pa.int64()),
-        "kind": dictionary(kinds, KINDS),
-        "name": dictionary(names, work.words, work.valid.pop("name", None)),
+        "kind": words_of(kinds, KINDS),
+        "name": words_of(names, work.words, work.valid.pop("name", None)),
         "begin_ns": column("begin", pa.int64()),
         "end_ns": column("end", pa.int64()),
         "correlation": column("correlation", pa.int64()),
         "registers": column("registers", pa.int32()),
         "shared_bytes": column("shared", pa.int64()),
         "bytes": column("bytes", pa.int64()),
-        "graph": numbers(graph, pa.int32(), graph >= 0),
         "node_native_id": column("node", pa.int64()),
         "replay": numbers(replayed.of_activity, pa.int32(), in_replay),
     }
+    if (own >= 0).any():
+        # -1 reaches the last entry.
+        graph = np.append(own, -1).astype(np.int32)[replayed.of_activity]
+        columns["graph"] = numbers(graph, pa.int32(), graph >= 0)
     for name in DIMENSIONS:
         columns[f"{name[:-1]}_{name[-1].lower()}"] = column(name, pa.int64())
     return make_table("activities", work.rows, columns)

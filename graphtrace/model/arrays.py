@@ -18,6 +18,7 @@ from graphtrace.model.schema import TABLES
 __all__ = [
     "as_numpy",
     "codes_of",
+    "column_of",
     "dictionary",
     "encode",
     "lists",
@@ -27,6 +28,7 @@ __all__ = [
     "repeated",
     "strings",
     "valid_of",
+    "words_of",
 ]
 
 _NUMPY = {
@@ -91,10 +93,32 @@ def dictionary(
 ) -> pa.Array:
     """A dictionary-encoded string array from codes into `words`."""
     safe = np.asarray(codes, dtype=np.int32)
-    if valid is not None:
-        safe = np.where(valid, safe, 0).astype(np.int32)
+    if valid is not None and not (len(valid) and bool(valid.all())):
+        safe = np.where(valid, safe, np.int32(0))
     indices = numbers(safe, pa.int32(), valid)
     return pa.DictionaryArray.from_arrays(indices, strings(words))
+
+
+def column_of(
+    values: npt.NDArray[Any], arrow_type: pa.DataType, valid: npt.NDArray[np.bool_] | None = None
+) -> pa.Array | pa.ChunkedArray:
+    """As `numbers`; one value repeated and nulls alone take next to no memory."""
+    if valid is not None and len(valid) and not valid[0] and not valid.any():
+        return repeated(None, arrow_type, len(values))
+    if _is_one_value(values) and (valid is None or bool(valid.all())):
+        return repeated(int(values[0]), arrow_type, len(values))
+    return numbers(values, arrow_type, valid)
+
+
+def words_of(
+    codes: npt.NDArray[Any], words: Sequence[str], valid: npt.NDArray[np.bool_] | None = None
+) -> pa.Array | pa.ChunkedArray:
+    """As `dictionary`; one word repeated and nulls alone take next to no memory."""
+    if valid is not None and len(valid) and not valid[0] and not valid.any():
+        return repeated(None, pa.dictionary(pa.int32(), pa.string()), len(codes))
+    if _is_one_value(codes) and (valid is None or bool(valid.all())):
+        return repeated(words[int(codes[0])], pa.dictionary(pa.int32(), pa.string()), len(codes))
+    return dictionary(codes, words, valid)
 
 
 def encode(values: Iterable[str | None]) -> pa.Array:
