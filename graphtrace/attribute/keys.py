@@ -14,7 +14,6 @@ __all__ = [
     "Ints",
     "Lanes",
     "Lookup",
-    "codes_in",
     "join_keys",
     "order_of",
     "pack",
@@ -69,17 +68,6 @@ def order_of(keys: npt.NDArray[np.integer]) -> Ints:
     if bool((keys[1:] >= keys[:-1]).all()):
         return np.arange(len(keys))
     return np.argsort(keys, kind="stable")
-
-
-def codes_in(keys: Ints) -> tuple[Ints, Codes]:
-    """The distinct keys in order, and for each row which of them it has.
-
-    Made for keys of which there are few: they are searched, not sorted.
-    """
-    if len(keys) and int(keys.min()) == int(keys.max()):
-        return keys[:1], np.zeros(len(keys), dtype=np.int32)
-    words = np.unique(keys)
-    return words, np.searchsorted(words, keys).astype(np.int32)
 
 
 def join_keys(

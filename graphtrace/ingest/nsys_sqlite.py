@@ -126,11 +126,7 @@ def _text(cell: Any) -> str:
 def _ids(frame: Frame | None, *columns: str) -> set[int]:
     if frame is None:
         return set()
-    return {
-        number
-        for column in columns
-        for number in _known_values(frame, column)
-    }
+    return {number for column in columns for number in _known_values(frame, column)}
 
 
 def _known_values(frame: Frame, column: str) -> list[int]:

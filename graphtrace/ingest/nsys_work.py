@@ -14,6 +14,7 @@ from graphtrace.ingest.nsys_keys import Keys
 from graphtrace.ingest.nsys_launches import Launches, group_launches
 from graphtrace.ingest.nsys_tables import DIMENSIONS, Raw
 from graphtrace.ingest.sanity import Quarantine
+from graphtrace.model.arrays import few
 
 __all__ = ["KINDS", "Work", "collect_work"]
 
@@ -348,11 +349,10 @@ def _twins(work: Work) -> Ints:
     node, launch = work.values["node"], work.launches.of_row
     if len(rows) < work.rows:
         node, launch = node[rows], launch[rows]
-    ids = np.unique(node)
+    ids, code = few(node)
     cells = len(work.launches.first) * len(ids)
     if cells <= _CELLS * len(rows) + _FEW:
-        key = launch.astype(np.int64) * len(ids)
-        key += np.searchsorted(ids, node)
+        key = launch.astype(np.int64) * len(ids) + code
         if int(np.bincount(key, minlength=cells).max()) < 2:
             return rows[:0]
     order = np.lexsort((node, launch))

@@ -21,6 +21,7 @@ __all__ = [
     "column_of",
     "dictionary",
     "encode",
+    "few",
     "lists",
     "make_table",
     "narrow",
@@ -42,6 +43,10 @@ _NUMPY = {
 
 _RUN = 65_536
 """Rows of the piece that a column of one value repeats."""
+
+
+_SAMPLE = 1 << 16
+_SPAN = 1 << 20
 
 
 def _validity(valid: npt.NDArray[np.bool_] | None, length: int) -> tuple[pa.Buffer | None, int]:
@@ -307,6 +312,36 @@ def codes_of(array: pa.Array | pa.ChunkedArray) -> tuple[npt.NDArray[np.int32], 
     if one.null_count:
         codes = np.where(valid_of(one.indices), codes, -1)
     return codes.astype(np.int32, copy=False), one.dictionary.to_pylist()
+
+
+def few(
+    values: npt.NDArray[np.int64],
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
+    """The distinct values in order, and for each row which of them it has.
+
+    Made for columns with few distinct values: they are looked for in a sample, and the rest of the
+    column is searched in what was found.
+    """
+    if not len(values):
+        return values, np.zeros(0, dtype=np.int32)
+    words = np.unique(values[:: max(len(values) // _SAMPLE, 1)])
+    while True:
+        codes = _placed(words, values)
+        missed = values[words[codes] != values]
+        if not len(missed):
+            return words, codes
+        words = np.union1d(words, missed)
+
+
+def _placed(words: npt.NDArray[np.int64], values: npt.NDArray[np.int64]) -> npt.NDArray[np.int32]:
+    """The word that each value is, if it is one; what stands for the others is arbitrary."""
+    low, high = int(words[0]), int(words[-1])
+    if high - low < _SPAN:
+        table = np.zeros(high - low + 1, dtype=np.int32)
+        table[words - low] = np.arange(len(words), dtype=np.int32)
+        return table[np.clip(values, low, high) - low]
+    at = np.searchsorted(words, values).astype(np.int32)
+    return np.minimum(at, np.int32(len(words) - 1))
 
 
 def narrow(codes: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
