@@ -234,7 +234,7 @@ def _agreed(row: Ints, wanted: Bools, value: Ints) -> Ints:
     if not wanted.any():
         return np.full(len(wanted), -1, dtype=np.int64)
     # Row -1 reaches the last entry.
-    mine = rows_of(np.append(wanted, False)[row])  # noqa: FBT003 - an element
+    mine = rows_of(np.append(wanted, False)[row])
     return one_value(row[mine], value[mine], len(wanted))
 
 

@@ -7,7 +7,7 @@ first of them in the order (begin, stream, ordinal). So the shares of a lane sum
 the union of its activities, whatever the order of the rows.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -15,7 +15,7 @@ import numpy as np
 
 from graphtrace.attribute.keys import Ints
 
-__all__ = ["Block", "Shares", "blocks", "in_order"]
+__all__ = ["Block", "Shares", "blocks", "in_order", "part_of"]
 
 _BLOCK: Final = 1 << 17
 """Activities looked at together: their columns stay in a processor's cache."""
@@ -54,25 +54,42 @@ def in_order(begin: Ints, stream: Ints, ordinal: Ints) -> Ints | slice:
     return np.lexsort((ordinal, stream, begin))
 
 
-def blocks(begin: Ints, end: Ints, unit_end: Ints, *, size: int = _BLOCK) -> Iterator[Block]:
+def part_of(rows: Ints | slice, begin: int, end: int) -> Ints | slice:
+    """The rows from one place to another; a slice stands for all rows."""
+    if isinstance(rows, slice):
+        return slice(begin, end)
+    part: Ints = rows[begin:end]
+    return part
+
+
+def blocks(
+    rows: Ints | slice,
+    begin: Ints,
+    end: Ints,
+    unit_end: Callable[[int, int], Ints],
+    size: int = _BLOCK,
+) -> Iterator[Block]:
     """Share the time of one lane among its activities, some of them at a time.
 
     A block ends where nothing works across its end, so that blocks know nothing of each other but
     when work and units ended before.
 
     Args:
-        begin: ns; the activities are in their fixed order.
+        rows: the activities of the lane, in their fixed order.
+        begin: ns, of all activities.
         end: ns, not before `begin`.
-        unit_end: end of the unit (replay, batch or range) of each, not before its `end`. A gap
-            counts where a unit that began earlier ends after it.
+        unit_end: gives, from one place in `rows` to another, the end of the unit (replay, batch or
+            range) of each, not before its `end`. A gap counts where a unit that began earlier ends
+            after it.
         size: activities to look at together, at first.
     """
+    count = len(begin) if isinstance(rows, slice) else len(rows)
     at, worked, until = 0, None, None
-    while at < len(begin):
-        cut, latest = _cut(begin, end, at, size)
-        start, stop = begin[at:cut], end[at:cut]
+    while at < count:
+        cut, start, stop = _cut(rows, begin, end, at, count, size)
+        latest = np.maximum.accumulate(stop)
         before = np.r_[start[0] if worked is None else worked, latest[:-1]]
-        units = np.maximum.accumulate(unit_end[at:cut])
+        units = np.maximum.accumulate(unit_end(at, cut))
         if until is not None:
             np.maximum(units, until, out=units)
         open_ = np.r_[start[0] - 1 if until is None else until, units[:-1]] >= start
@@ -90,17 +107,21 @@ def blocks(begin: Ints, end: Ints, unit_end: Ints, *, size: int = _BLOCK) -> Ite
         at = cut
 
 
-def _cut(begin: Ints, end: Ints, at: int, size: int) -> tuple[int, Ints]:
-    """Where a block that starts at a place ends, and the running maximum of `end` in it."""
+def _cut(
+    rows: Ints | slice, begin: Ints, end: Ints, at: int, count: int, size: int
+) -> tuple[int, Ints, Ints]:
+    """Where a block that starts at a place ends, and the times of its activities."""
     while True:
-        stop = min(at + size, len(begin))
-        latest = np.maximum.accumulate(end[at:stop])
-        if stop == len(begin):
-            return stop, latest
-        free = np.flatnonzero(begin[at + 1 : stop + 1] >= latest)
+        stop = min(at + size, count)
+        here = part_of(rows, at, stop)
+        start, finish = begin[here], end[here]
+        if stop == count:
+            return stop, start, finish
+        following = begin[part_of(rows, stop, stop + 1)]
+        free = np.flatnonzero(np.r_[start[1:], following] >= np.maximum.accumulate(finish))
         if len(free):
             cut = int(free[-1]) + 1
-            return at + cut, latest[:cut]
+            return at + cut, start[:cut], finish[:cut]
         size *= 2
 
 

@@ -24,7 +24,7 @@ from graphtrace.attribute.keys import (
     rows_of,
     sum_by,
 )
-from graphtrace.attribute.sharing import blocks, in_order
+from graphtrace.attribute.sharing import blocks, in_order, part_of
 from graphtrace.attribute.work import Work
 from graphtrace.model.arrays import dictionary, few, make_table, numbers
 from graphtrace.model.vocabulary import BudgetScope
@@ -100,21 +100,26 @@ def device_times(
     limit = launch_gap_ns if scope == "replay" else -1
     parts = [_Part.none()]
     for number in range(lanes):
-        mine = rows if lanes == 1 else _those(rows, np.flatnonzero(lane == number))
-        span = spans.of_row if lanes == 1 else spans.of_row[lane == number]
-        order = in_order(work.begin[mine], work.stream[mine], work.key[mine])
-        parts += _lane_parts(work, stage, unit, _those(mine, order), spans.end[span[order]], limit)
+        mine = slice(None) if lanes == 1 else np.flatnonzero(lane == number)
+        here = _those(rows, mine)
+        order = in_order(work.begin[here], work.stream[here], work.key[here])
+        place = _those(mine, order)
+        parts += _lane_parts(work, stage, unit, rows, place, spans, limit)
     total = _Part(*(np.concatenate(columns) for columns in zip(*map(_columns, parts), strict=True)))
     head = total.row
     key = pack(unit[head], work.device[head], stage[head])
-    first, sums = sum_by(key, *_columns(total)[1:])
+    first, (busy, alone, idle, kernels, launch) = sum_by(key, *_columns(total)[1:])
     head = head[first]
     return UnitTimes(
-        scope,
-        unit[head].astype(np.int64),
-        work.device[head].astype(np.int64),
-        stage[head].astype(np.int64),
-        *sums,
+        scope=scope,
+        unit=unit[head].astype(np.int64),
+        device=work.device[head].astype(np.int64),
+        stage=stage[head].astype(np.int64),
+        busy_ns=busy,
+        alone_ns=alone,
+        idle_ns=idle,
+        kernels=kernels,
+        launch_ns=launch,
         wall_device=device,
         wall_ns=wall,
         units=len(np.unique(spans.unit)),
@@ -152,25 +157,44 @@ def _those(rows: Ints | slice, some: Ints | slice) -> Ints | slice:
 
 
 def _lane_parts(
-    work: Work, stage: Codes, unit: Ints, rows: Ints | slice, unit_end: Ints, limit: int
+    work: Work,
+    stage: Codes,
+    unit: Ints,
+    rows: Ints | slice,
+    place: Ints | slice,
+    spans: "_Spans",
+    limit: int,
 ) -> list[_Part]:
-    """Sums of the work of one lane, whose rows are in their fixed order, a block at a time."""
-    begin, end, kernel = work.begin[rows], work.end[rows], work.kernel[rows]
-    unit, stage = unit[rows], stage[rows]
+    """Sums of the work of one lane, a block at a time.
+
+    Args:
+        work: the activities.
+        stage: of each activity.
+        unit: of each activity.
+        rows: the activities that have a unit.
+        place: which of these are in the lane, in their fixed order.
+        spans: those of the activities that have a unit.
+        limit: longest gap that is launch latency, ns.
+    """
+
+    def unit_end(at: int, cut: int) -> Ints:
+        return spans.end[spans.of_row[part_of(place, at, cut)]]
+
+    mine = _those(rows, place)
     parts = []
-    for block in blocks(begin, end, unit_end):
-        here, shares = slice(block.begin, block.end), block.shares
+    for block in blocks(mine, work.begin, work.end, unit_end):
+        here, shares = part_of(mine, block.begin, block.end), block.shares
         launch = np.where(shares.idle <= limit, shares.idle, 0)
         first, sums = sum_by(
             pack(unit[here], stage[here]),
             shares.busy,
             shares.alone,
             shares.idle,
-            kernel[here],
+            work.kernel[here],
             launch,
         )
         at = first + block.begin
-        parts.append(_Part(at if isinstance(rows, slice) else rows[at], *sums))
+        parts.append(_Part(at if isinstance(mine, slice) else mine[at], *sums))
     return parts
 
 

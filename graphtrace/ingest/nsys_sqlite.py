@@ -131,9 +131,9 @@ def _ids(frame: Frame | None, *columns: str) -> set[int]:
 
 def _known_values(frame: Frame, column: str) -> list[int]:
     known = frame.known(column)
-    if known.all():
-        return frame.distinct(column).tolist()
-    return np.unique(frame.get(column)[known]).tolist()
+    every = known.all()
+    values = frame.distinct(column) if every else np.unique(frame.get(column)[known])
+    return [int(value) for value in values]
 
 
 @dataclass(frozen=True, slots=True)

@@ -352,8 +352,9 @@ def _twins(work: Work) -> Ints:
     ids, code = few(node)
     cells = len(work.launches.first) * len(ids)
     if cells <= _CELLS * len(rows) + _FEW:
-        key = launch.astype(np.int64) * len(ids) + code
-        if int(np.bincount(key, minlength=cells).max()) < 2:
+        ran = np.zeros(cells, dtype=np.bool_)
+        ran[launch.astype(np.int64) * len(ids) + code] = True
+        if int(np.count_nonzero(ran)) == len(rows):
             return rows[:0]
     order = np.lexsort((node, launch))
     same = (node[order][1:] == node[order][:-1]) & (launch[order][1:] == launch[order][:-1])

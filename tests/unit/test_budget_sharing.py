@@ -33,7 +33,8 @@ def _share(rows: list[Row], ordinals: list[int], size: int = 1 << 17) -> Shares:
         mine = np.flatnonzero(lane == number)
         mine = mine[in_order(begin[mine], stream[mine], np.asarray(ordinals)[mine])]
         after = 0
-        for block in blocks(begin[mine], end[mine], unit_end[mine], size=size):
+        ends = unit_end[mine]
+        for block in blocks(mine, begin, end, lambda at, cut, ends=ends: ends[at:cut], size=size):
             assert block.begin == after < block.end
             after = block.end
             place = mine[block.begin : block.end]
