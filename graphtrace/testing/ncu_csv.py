@@ -81,12 +81,13 @@ class Metric:
         if isinstance(self.value, str):
             whole = self.value
         elif self.value is None:
-            whole = "" if form.page == "raw" or self.instances else "n/a"
+            whole = "no data" if form.page == "raw" else "n/a"
+            whole = "" if self.instances else whole
         else:
-            whole = form.number(self.value, power)
+            whole = form.number(self.value, spelled, power)
         if not (form.instances and self.instances):
             return spelled, whole
-        listed = "; ".join(form.number(value, power) for value in self.instances)
+        listed = "; ".join(form.number(value, spelled, power) for value in self.instances)
         return spelled, f"{whole} ({listed})".lstrip()
 
     @property
@@ -257,7 +258,7 @@ def _over_launches(metrics: Sequence[Metric], form: Form) -> tuple[str, ...]:
         return metrics[0].unit, "", "", str(metrics[0].value or "")
     unit, power = form.unit(metrics[0].unit, max(map(abs, numbers)))
     three = (min(numbers), max(numbers), sum(numbers) / len(numbers))
-    return unit, *(form.number(float(value), power) for value in three)
+    return unit, *(form.number(float(value), unit, power) for value in three)
 
 
 @dataclass(frozen=True, slots=True)

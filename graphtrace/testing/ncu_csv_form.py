@@ -19,7 +19,6 @@ NVTX_COLUMNS: Final = (
 _TIMES: Final = ((9, "second", "s"), (6, "msecond", "ms"), (3, "usecond", "us"))
 _PREFIXES: Final = ((12, "T"), (9, "G"), (6, "M"), (3, "K"))
 _CYCLES: Final = ((9, "cycle/nsecond", "Ghz"), (6, "cycle/usecond", "Mhz"))
-_PLACES: Final = {"raw": 6, "details": 2, "summary": 6}
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,18 +50,25 @@ class Form:
     exact: bool = False
     nvtx: bool = False
 
-    def number(self, value: float, power: int = 0) -> str:
-        """A number in the manner of the locale.
+    def number(self, value: float, unit: str = "", power: int = 0) -> str:
+        """A number as ncu rounds it, in the manner of the locale.
 
         Args:
             value: in base units.
+            unit: the printed unit.
             power: power of ten that the printed unit stands for.
         """
         if not math.isfinite(value):
             return str(value)
-        whole = isinstance(value, int)
-        scaled = (Decimal(value) if whole else Decimal(repr(float(value)))).scaleb(-power)
-        places = "" if self.exact or (whole and not power) else f".{_PLACES[self.page]}"
+        # The shortest digits that mean the number; ncu rounds the number itself.
+        short = self.exact and isinstance(value, float)
+        scaled = Decimal(repr(float(value)) if short else value).scaleb(-power)
+        if self.exact:
+            places = ""
+        elif self.page == "summary" or (self.page == "raw" and unit and not self.base_units):
+            places = ".6"
+        else:
+            places = ".0" if scaled == scaled.to_integral_value() else ".2"
         text = f"{scaled:{',' if self.grouped else ''}{places}f}"
         return text if self.decimal == "." else text.translate(str.maketrans(",.", ".,"))
 
@@ -83,6 +89,8 @@ class Form:
             scales = tuple((power, words[0] if old else words[1]) for power, *words in _TIMES)
         elif unit == "hz":
             scales = tuple((power, words[0] if old else words[1]) for power, *words in _CYCLES)
+        elif below == "s" and above != "byte" and old:
+            scales = ((9, f"{above}/nsecond"), (6, f"{above}/usecond"))
         elif above == "byte":
             scales = tuple((power, prefix + spelled) for power, prefix in _PREFIXES)
         else:

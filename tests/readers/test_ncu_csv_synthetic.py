@@ -79,15 +79,19 @@ def test_a_raw_page_is_printed_as_ncu_prints_it(data_dir, ncu, name, base):
     assert known == [column for column in theirs[0] if column in set(ours[0])]
     assert len(known) > 250
     place = {column: (theirs[0].index(column), ours[0].index(column)) for column in known}
-    unlike = []
+    renamed, unlike = set(), []
     for column, (there, here) in place.items():
         if column in {"Process Name", "Host Name", "Kernel Time"}:
             continue
-        for their, our in zip(theirs[1:], ours[1:], strict=True):
-            if their[there] != our[here]:
-                unlike.append((column, their[there], our[here]))
-    # Metrics that a section file gives a unit or a form of its own are printed in that.
-    assert len({column for column, _, _ in unlike}) < len(known) * 0.1, unlike
+        if theirs[1][there] != ours[1][here]:
+            renamed.add(column)
+            continue
+        pairs = [(t[there], o[here]) for t, o in zip(theirs[2:], ours[2:], strict=True)]
+        unlike += [(column, *pair) for pair in pairs if pair[0] != pair[1]]
+    # Instances that are texts; neither the report's reader nor the builder has them.
+    assert [(c, t, o) for c, t, o in unlike if (t, o) != ("", "no data")] == []
+    # The report's library names the units of some metrics otherwise than ncu does.
+    assert len(renamed) < 0.1 * len(known), renamed
 
 
 def test_quoting_is_that_of_ncu(data_dir, ncu):
@@ -103,23 +107,34 @@ def test_quoting_is_that_of_ncu(data_dir, ncu):
     ours, theirs = text.splitlines()[1:], printed.splitlines()
     assert ours[0] == theirs[0]
 
-    def shape(line):
-        return re.sub(r'"(?:[^"]|"")*"', '""', line)
-
-    metrics = {shape(line) for line in theirs[1:] if line.endswith(",")}
-    rules = {shape(line) for line in theirs[1:] if not line.endswith(",")}
-    assert {shape(ours[1])} == metrics
-    assert shape(ours[2]) in rules
+    metrics = {quoting(line) for line in theirs[1:] if line.endswith(",")}
+    rules = {quoting(line) for line in theirs[1:] if not line.endswith(",")}
+    assert {quoting(ours[1])} == metrics
+    assert quoting(ours[2]) in rules
 
 
-@pytest.mark.parametrize("page", ["raw", "details"])
-def test_averages_have_the_header_of_ncu(data_dir, ncu, tmp_path, page):
+def quoting(line):
+    return re.sub(r'"(?:[^"]|"")*"', '""', line)
+
+
+@pytest.mark.parametrize("name", ["copy_blocked_details", "dsocr_kernel1_details"])
+def test_the_newer_release_is_that_of_real_pages(data_dir, name):
+    text = (data_dir / "ncu_csv" / f"{name}.csv").read_text(encoding="utf-8-sig")
+    head, *theirs = text[text.index('"ID",') :].splitlines()
+    kernel = Profiled("k(int)", [PROOF], rules=[Rule("Occupancy", "Occupancy", "text")])
+    ours = NcuCsv([kernel]).text(Form("details", preamble=False)).splitlines()[1:]
+    assert ours[0] == head
+    assert quoting(ours[1]) in {quoting(line) for line in theirs}
+
+
+@pytest.mark.parametrize("preamble", [False, True])
+def test_averages_have_the_header_of_ncu(data_dir, ncu, tmp_path, preamble):
     report = data_dir / "ncu" / "selfjoin_a100_2022.4.ncu-rep"
     command = [ncu, "--import", str(report), "--csv", "--page", "raw"]
     command += ["--print-summary", "per-kernel"]
     printed = subprocess.run(command, capture_output=True, timeout=60, check=True).stdout.decode()
     kernels = [Profiled("k", [PROOF, Metric("a__b.sum", n, "byte")]) for n in (1, 3)]
-    text = NcuCsv(kernels).text(Form("summary", preamble=page == "raw"))
+    text = NcuCsv(kernels).text(Form("summary", preamble=preamble))
     header = next(line for line in text.splitlines() if line.startswith('"'))
     assert header == printed.splitlines()[0]
     assert '"2","a__b.sum","byte","1.000000","3.000000","2.000000"' in text
@@ -222,14 +237,6 @@ def test_what_is_planted_is_read_back(tmp_path_factory, planted, form):
                 assert row["integer"] == metric.value
     text = str([table.to_pylist() for table in source.tables.tables.values()])
     assert not form.nvtx or "Push/Pop" not in text
-
-
-@given(reals, st.sampled_from(["byte", "ns", "hz"]))
-def test_values_are_rounded_as_ncu_rounds_them(value, unit):
-    metric = Metric("a__b.sum", value, unit)
-    for page, places in (("raw", 6), ("details", 2)):
-        printed = metric.printed(Form(page))[1]
-        assert len(printed.partition(".")[2]) == places
 
 
 def analyze(path, *options):
