@@ -354,7 +354,7 @@ _DECLARED: Final[tuple[Table, ...]] = (
     ),
     Table(
         "counters",
-        "a sampled value",
+        "a sampled value, as a GPU metric that nsys sampled (proved on synthetic exports only)",
         (
             _key("process", "process", nullable=True),
             _key("device", "device", nullable=True),
