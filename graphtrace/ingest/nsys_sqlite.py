@@ -24,6 +24,7 @@ from graphtrace.ingest.nsys_keys import (
     index_processes,
     process_table,
 )
+from graphtrace.ingest.nsys_metrics import Samples, counter_table, read_samples
 from graphtrace.ingest.nsys_open import Database, open_export
 from graphtrace.ingest.nsys_replays import (
     Graphs,
@@ -63,9 +64,9 @@ def read(path: Path, *, pages: bool = True) -> Source:
             all; that is slower and gives the same.
 
     Returns:
-        Processes, devices, api_calls, activities, replays, graphs, execs, graph_events and ranges,
-        as far as the export has them, and the quarantine. `stage`, `node` and the way they were
-        found are left null.
+        Processes, devices, api_calls, activities, replays, graphs, execs, graph_events, ranges and
+        counters, as far as the export has them, and the quarantine. `stage`, `node` and the way
+        they were found are left null.
 
     Raises:
         InputMissing, InputEmpty, InputTruncated, InputCorrupt, InputUnsupported: see
@@ -75,6 +76,7 @@ def read(path: Path, *, pages: bool = True) -> Source:
     with open_export(path, pages=pages) as database:
         version, synthetic = _exporter(database)
         raw = read_raw(database, quarantine)
+        samples = read_samples(database, quarantine)
         names = _names(database, raw, quarantine)
         leftovers = database.leftovers
     info = InputInfo(str(path), "nsys_sqlite", "nsys", version, synthetic)
@@ -91,6 +93,7 @@ def read(path: Path, *, pages: bool = True) -> Source:
     replayed = collect_replays(work, calls)
     graphs = collect_graphs(replayed, raw.node_events, raw.graph_events, keys)
     said = warnings_of(raw, work, replayed, unseen_launches(calls, work))
+    sampled = _counters(samples, keys, raw, quarantine)
     tables = _host_tables(raw, keys, calls, names, quarantine)
     tables |= {
         "devices": device_table(keys.devices, raw.gpus),
@@ -98,6 +101,7 @@ def read(path: Path, *, pages: bool = True) -> Source:
         "graphs": graphs.graph_table(),
         "execs": graphs.exec_table(),
         "activities": _activity_table(work, replayed, graphs),
+        **sampled,
     }
     return Source(info, TableSet(tables), (*leftovers, *keys.warnings, *said))
 
@@ -173,6 +177,14 @@ def _host_tables(
     if raw.node_events is not None:
         tables["graph_events"] = event_table(raw.node_events, keys)
     return tables
+
+
+def _counters(
+    samples: Samples | None, keys: Keys, raw: Raw, quarantine: Quarantine
+) -> dict[str, pa.Table]:
+    if samples is None:
+        return {}
+    return {"counters": counter_table(samples, keys, raw.gpus, quarantine)}
 
 
 def _rows(pairs: Ints, process: Ints, number: Ints, known: Flags) -> Ints:
