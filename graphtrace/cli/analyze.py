@@ -11,6 +11,7 @@ import click
 
 from graphtrace.cli.console import print_result
 from graphtrace.cli.gates import parse_gates
+from graphtrace.cli.memory import keep_freed_memory
 from graphtrace.cli.output import check_outputs, write_output
 from graphtrace.model.errors import UsageError
 
@@ -79,6 +80,7 @@ def command(
     writers = [_writer(output) for output in outputs]
     limits = parse_gates(gates)
     check_outputs(outputs, inputs, force=force)
+    keep_freed_memory()
     from graphtrace.analysis.engine import run
     from graphtrace.analysis.options import parse_settings
     from graphtrace.ingest.load import load
