@@ -55,15 +55,15 @@ def share(
         nothing = np.zeros(0, dtype=np.int64)
         return Shares(nothing, nothing, nothing)
     axis = Lanes.of(lane, begin, unit_end, lanes)
-    start = axis.place(lane, begin)
-    rows = np.arange(count)
+    start = axis.place_inside(lane, begin)
+    stop, until = axis.place_inside(lane, end), axis.place_inside(lane, unit_end)
+    rows = None
     if not (start[1:] > start[:-1]).all():
         rows = np.lexsort((ordinal, stream, start))
-    start = start[rows]
-    stop = axis.place(lane, end)[rows]
+        start, stop, until = start[rows], stop[rows], until[rows]
     # Lanes lie one after the other, so that running maxima do not reach into the next one.
     worked = np.maximum.accumulate(stop)
-    until = np.maximum.accumulate(axis.place(lane, unit_end)[rows])
+    until = np.maximum.accumulate(until)
     gap = np.zeros(count, dtype=np.int64)
     inside = until[:-1] >= start[1:]
     gap[1:] = np.where(inside, np.maximum(start[1:] - worked[:-1], 0), 0)
@@ -75,6 +75,8 @@ def share(
     together = np.flatnonzero(~lone)
     if len(together):
         busy[together], alone[together] = _concurrent(start[together], stop[together])
+    if rows is None:
+        return Shares(busy, alone, gap)
     result = Shares(np.empty_like(busy), np.empty_like(busy), np.empty_like(busy))
     result.busy[rows], result.alone[rows], result.idle[rows] = busy, alone, gap
     return result

@@ -13,7 +13,18 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from graphtrace.attribute.keys import Bools, Ints, Lanes, pack, renumbered, sum_by
+from graphtrace.attribute.keys import (
+    Bools,
+    Codes,
+    Ints,
+    Lanes,
+    codes_in,
+    order_of,
+    pack,
+    renumbered,
+    rows_of,
+    sum_by,
+)
 from graphtrace.attribute.sharing import share
 from graphtrace.attribute.work import Work
 from graphtrace.model.arrays import dictionary, make_table, numbers
@@ -59,9 +70,9 @@ class UnitTimes:
     overlapping: int
 
 
-def _lanes(work: Work, rows: Ints) -> tuple[Ints, int]:
-    keys, lane = np.unique(pack(work.process[rows], work.device[rows]), return_inverse=True)
-    return lane.astype(np.int64), len(keys)
+def _lanes(work: Work, rows: Ints | slice) -> tuple[Ints, int]:
+    keys, lane = codes_in(pack(work.process[rows], work.device[rows]))
+    return lane, len(keys)
 
 
 def device_times(
@@ -81,7 +92,7 @@ def device_times(
         unit: unit of each, -1 for none.
         launch_gap_ns: longest gap that counts as launch latency, ns.
     """
-    rows = np.flatnonzero(unit >= 0)
+    rows = rows_of(unit >= 0)
     lane, lanes = _lanes(work, rows)
     begin, end = work.begin[rows], work.end[rows]
     span, (first, last, span_lane) = _spans(lane, unit[rows], begin, end)
@@ -96,10 +107,11 @@ def device_times(
         shares.busy,
         shares.alone,
         shares.idle,
-        work.kernel[rows].astype(np.int64),
+        work.kernel[rows],
         np.where(short, shares.idle, 0),
     )
-    head = rows[head]
+    if not isinstance(rows, slice):
+        head = rows[head]
     own = np.zeros(len(first), dtype=np.int64)
     own[span] = unit[rows]
     return UnitTimes(
@@ -119,16 +131,17 @@ def device_times(
     )
 
 
-def _spans(lane: Ints, unit: Ints, begin: Ints, end: Ints) -> tuple[Ints, tuple[Ints, Ints, Ints]]:
+def _spans(lane: Ints, unit: Ints, begin: Ints, end: Ints) -> tuple[Codes, tuple[Ints, Ints, Ints]]:
     """Span of each row, and (begin, end, lane) of the spans: the work of one unit in one lane."""
     if not len(lane):
         return lane, (lane, lane, lane)
     key = pack(lane, unit)
-    order = np.argsort(key, kind="stable")
-    new = np.r_[True, key[order][1:] != key[order][:-1]]
+    order = order_of(key)
+    ordered = key[order]
+    new = np.r_[True, ordered[1:] != ordered[:-1]]
     heads = np.flatnonzero(new)
-    span = np.empty(len(lane), dtype=np.int64)
-    span[order] = np.cumsum(new) - 1
+    span = np.empty(len(lane), dtype=np.int32)
+    span[order] = np.cumsum(new, dtype=np.int32) - 1
     first = np.minimum.reduceat(begin[order], heads)
     last = np.maximum.reduceat(end[order], heads)
     return span, (first, last, lane[order[heads]])
@@ -141,9 +154,9 @@ def _union(lane: Ints, begin: Ints, end: Ints, lanes: int) -> tuple[Ints, Bools]
     if not len(lane):
         return length, overlaps
     axis = Lanes.of(lane, begin, end, lanes)
-    start = axis.place(lane, begin)
+    start = axis.place_inside(lane, begin)
     order = np.argsort(start, kind="stable")
-    start, stop, where = start[order], axis.place(lane, end)[order], lane[order]
+    start, stop, where = start[order], axis.place_inside(lane, end)[order], lane[order]
     until = np.maximum.accumulate(stop)
     before = np.r_[start[0], until[:-1]]
     np.add.at(length, where, np.maximum(stop - np.maximum(start, before), 0))

@@ -24,6 +24,7 @@ __all__ = [
     "make_table",
     "narrow",
     "numbers",
+    "repeated",
     "strings",
     "valid_of",
 ]
@@ -37,8 +38,12 @@ _NUMPY = {
 }
 
 
+_RUN = 65_536
+"""Rows of the piece that a column of one value repeats."""
+
+
 def _validity(valid: npt.NDArray[np.bool_] | None, length: int) -> tuple[pa.Buffer | None, int]:
-    if valid is None or bool(valid.all()):
+    if valid is None or (valid.strides == (0,) and valid[:1].all()) or bool(valid.all()):
         return None, 0
     packed = np.packbits(valid, bitorder="little")
     return pa.py_buffer(packed.tobytes()), length - int(np.count_nonzero(valid))
@@ -128,6 +133,33 @@ def _nulls(arrow_type: pa.DataType, rows: int) -> pa.Array:
     return numbers(absent if arrow_type == pa.bool_() else np.zeros(rows), arrow_type, absent)
 
 
+def _run(piece: pa.Array, rows: int) -> pa.Array | pa.ChunkedArray:
+    """A piece of equal values repeated up to a number of rows: one buffer for all of them."""
+    if rows <= len(piece):
+        return piece if rows == len(piece) else piece.slice(0, rows)
+    whole, rest = divmod(rows, len(piece))
+    pieces = [piece] * whole + ([piece.slice(0, rest)] if rest else [])
+    return pa.chunked_array(pieces, type=piece.type)
+
+
+def repeated(
+    value: int | str | None, arrow_type: pa.DataType, rows: int
+) -> pa.Array | pa.ChunkedArray:
+    """A column of one value, be it null, in the memory of a short one.
+
+    Args:
+        value: a number, or a word where the type is a dictionary of strings.
+        arrow_type: a numeric type of the schema, or that dictionary.
+        rows: how many.
+    """
+    size = min(rows, _RUN)
+    if value is None:
+        return _run(_nulls(arrow_type, size), rows)
+    if isinstance(value, str):
+        return _run(dictionary(np.zeros(size, dtype=np.int32), [value]), rows)
+    return _run(numbers(np.full(size, value), arrow_type), rows)
+
+
 def make_table(name: str, rows: int, columns: Mapping[str, Any]) -> pa.Table:
     """A table of the schema from its columns; nullable columns that are not given are null.
 
@@ -150,14 +182,50 @@ def make_table(name: str, rows: int, columns: Mapping[str, Any]) -> pa.Table:
         if given is None:
             if not column.nullable and rows:
                 raise TypeError(f"table {name} needs column {column.name}")
-            arrays.append(_nulls(column.type, rows))
+            arrays.append(_run(_nulls(column.type, min(rows, _RUN)), rows))
         elif isinstance(given, pa.Array | pa.ChunkedArray):
             if given.type != column.type:
                 raise TypeError(f"{name}.{column.name} is {given.type}, not {column.type}")
             arrays.append(given)
+        elif rows > _RUN and _is_one_value(given):
+            arrays.append(repeated(int(given[0]), column.type, rows))
         else:
             arrays.append(numbers(given, column.type))
     return pa.Table.from_arrays(arrays, schema=declared.schema)
+
+
+def _is_one_value(values: object) -> bool:
+    """Whether an array is known to hold one value, without looking at all of it."""
+    return isinstance(values, np.ndarray) and values.strides == (0,) and len(values) > 0
+
+
+def _piece(array: pa.Array | pa.ChunkedArray) -> pa.Array | None:
+    """The first piece of a column whose pieces are all that one; None where they are not."""
+    if not isinstance(array, pa.ChunkedArray) or array.num_chunks < 2:
+        return None
+    first = array.chunk(0)
+    if first.offset or len(first) != _RUN:
+        return None
+    place = _address(first)
+    same = all(_address(chunk) == place for chunk in array.chunks[1:])
+    return first if same else None
+
+
+def _address(array: pa.Array) -> tuple[int | None, ...]:
+    """Where an array lies; two with one address begin with the same values."""
+    if pa.types.is_dictionary(array.type):
+        return _address(array.indices)
+    return (array.offset, *(buffer and buffer.address for buffer in array.buffers()))
+
+
+def _constant(array: pa.Array | pa.ChunkedArray) -> npt.NDArray[Any] | None:
+    """One value for all rows, of a numeric column that repeats it; None where there are more."""
+    piece = _piece(array)
+    if piece is None or array.type == pa.bool_():
+        return None
+    values = as_numpy(piece)
+    one = bool((values == values[0]).all())
+    return np.broadcast_to(values[0], len(array)) if one else None
 
 
 def _one(array: pa.Array | pa.ChunkedArray) -> pa.Array:
@@ -169,12 +237,13 @@ def _one(array: pa.Array | pa.ChunkedArray) -> pa.Array:
 
 
 def valid_of(array: pa.Array | pa.ChunkedArray) -> npt.NDArray[np.bool_]:
-    """True where a value is not null; one flag a row."""
+    """True where a value is not null; one flag a row, not to be written to."""
+    rows = len(array)
+    nulls = array.null_count
+    if nulls in (0, rows):
+        return np.broadcast_to(np.bool_(nulls == 0), rows)
     one = _one(array)
-    mask = one.buffers()[0]
-    if mask is None or one.null_count == 0:
-        return np.ones(len(one), dtype=np.bool_)
-    bits = np.unpackbits(np.frombuffer(mask, dtype=np.uint8), bitorder="little")
+    bits = np.unpackbits(np.frombuffer(one.buffers()[0], dtype=np.uint8), bitorder="little")
     return bits[one.offset : one.offset + len(one)].astype(np.bool_)
 
 
@@ -183,6 +252,9 @@ def as_numpy(array: pa.Array | pa.ChunkedArray) -> npt.NDArray[Any]:
 
     What stands where the value is null is arbitrary: ask `valid_of`.
     """
+    constant = _constant(array)
+    if constant is not None:
+        return constant
     one = _one(array)
     data = one.buffers()[1]
     if one.type == pa.bool_():
@@ -198,11 +270,19 @@ def as_numpy(array: pa.Array | pa.ChunkedArray) -> npt.NDArray[Any]:
 
 def codes_of(array: pa.Array | pa.ChunkedArray) -> tuple[npt.NDArray[np.int32], list[str]]:
     """Codes and words of a dictionary-encoded string array; null is code -1."""
+    rows = len(array)
+    piece = _piece(array)
+    if piece is not None:
+        codes, words = codes_of(piece)
+        if bool((codes == codes[0]).all()):
+            return np.broadcast_to(codes[0], rows), words
     if isinstance(array, pa.ChunkedArray) and array.num_chunks > 1:
         array = array.unify_dictionaries()
     one = _one(array)
-    codes = np.where(valid_of(one.indices), as_numpy(one.indices), -1).astype(np.int32)
-    return codes, one.dictionary.to_pylist()
+    codes = as_numpy(one.indices)
+    if one.null_count:
+        codes = np.where(valid_of(one.indices), codes, -1)
+    return codes.astype(np.int32, copy=False), one.dictionary.to_pylist()
 
 
 def narrow(codes: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
