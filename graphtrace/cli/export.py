@@ -33,8 +33,8 @@ def command(source: Path, output: Path, force: bool) -> None:
     """Write a file as a recording: graphtrace reads it faster, and gives the same answer.
 
     INPUT is anything that graphtrace analyze reads. A recording that was cut short becomes a
-    finished one. The recording is written whole or not at all, and holds nothing of the path,
-    the host or the environment of the input.
+    finished one. The recording is written whole or not at all; of the input's path it holds the
+    base name only, and of its host and environment nothing.
     """
     from graphtrace.ingest.export import export
     from graphtrace.views.numbers import plural
