@@ -13,10 +13,11 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from graphtrace.model.arrays import make_table
+from graphtrace.model.arrays import as_numpy, codes_of, make_table, repeated
 from graphtrace.model.errors import InputCorrupt, InputTruncated, InputUnsupported, said_by
 from graphtrace.model.schema import TABLES
 from graphtrace.model.trace import RunCost, TableSet
@@ -41,6 +42,8 @@ DONE: Final = "done"
 RAW: Final = "raw"
 
 _MAX_JSON: Final = 16 << 20
+_MANY: Final = 1 << 17
+"""Rows from which a column of one value is worth shortening."""
 _ROW_GROUP: Final = 1 << 26
 _DICTIONARY: Final = 64 << 20
 """Bytes of a column's dictionary; beyond it words are written one by one."""
@@ -302,10 +305,7 @@ def read_tables(folder: Path) -> tuple[TableSet, bool]:
 def _read_table(path: Path, name: str, rows: int | None) -> pa.Table:
     try:
         with path.open("rb") as file:
-            # Threads of Arrow that still run when Python exits abort the process, now and then.
-            table = pq.ParquetFile(file, pre_buffer=False).read(use_threads=False)
-        table.validate(full=True)
-        fitted = _fitted(name, table)
+            fitted = _fitted(name, pq.ParquetFile(file, pre_buffer=False))
     except FileNotFoundError as error:
         raise InputTruncated(
             f"{path} is missing.",
@@ -327,18 +327,50 @@ def _read_table(path: Path, name: str, rows: int | None) -> pa.Table:
     return fitted
 
 
-def _fitted(name: str, table: pa.Table) -> pa.Table:
-    """The table with the declared columns; newer columns are dropped, absent ones are null.
+def _fitted(name: str, file: pq.ParquetFile) -> pa.Table:
+    """The table with the declared columns; newer columns are not read, absent ones are null.
+
+    Column by column, so that those of one value never take their room all at once.
 
     Raises:
         TypeError: a column has another type, holds nulls it may not hold, or is there twice.
     """
     columns = {}
+    names = file.schema_arrow.names
     for column in TABLES[name].columns:
-        if column.name not in table.column_names:
+        if column.name not in names:
             continue
+        if names.count(column.name) > 1:
+            raise TypeError(f"column {column.name} is there twice")
+        # Threads of Arrow that still run when Python exits abort the process, now and then.
+        table = file.read(columns=[column.name], use_threads=False)
+        table.validate(full=True)
         given = table.column(column.name)
+        if given.type != column.type:
+            raise TypeError(f"{name}.{column.name} is {given.type}, not {column.type}")
         if not column.nullable and given.null_count:
             raise TypeError(f"column {column.name} has nulls")
-        columns[column.name] = given
-    return make_table(name, table.num_rows, columns)
+        columns[column.name] = _shortened(given)
+    return make_table(name, file.metadata.num_rows, columns)
+
+
+def _shortened(column: pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    """A column of many rows and one value, be it null, in the memory of few."""
+    rows = len(column)
+    if rows < _MANY:
+        return column
+    if column.null_count == rows:
+        return repeated(None, column.type, rows)
+    if column.null_count:
+        return column
+    if pa.types.is_dictionary(column.type):
+        codes, words = codes_of(column)
+        return repeated(words[codes[0]], column.type, rows) if _same(codes) else column
+    if column.type in (pa.int16(), pa.int32(), pa.int64()):
+        values = as_numpy(column)
+        return repeated(int(values[0]), column.type, rows) if _same(values) else column
+    return column
+
+
+def _same(values: npt.NDArray[Any]) -> bool:
+    return bool(values[0] == values[-1] and (values == values[0]).all())
