@@ -6,9 +6,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from graphtrace.analysis.kernels import KEPT
-from graphtrace.attribute.keys import codes_in, pack, sum_by
+from graphtrace.attribute.keys import pack, sum_by
 from graphtrace.model.analysis import BatchRow, DeviceInfo, Quarantined, StageRow
-from graphtrace.model.arrays import as_numpy, codes_of, valid_of
+from graphtrace.model.arrays import as_numpy, codes_of, few, valid_of
 from graphtrace.model.trace import TableSet
 
 __all__ = ["batch_rows", "device_rows", "quarantine_rows", "stage_paths", "stage_rows"]
@@ -32,7 +32,7 @@ def stage_rows(tables: TableSet, paths: dict[int, str]) -> tuple[StageRow, ...]:
     stage = as_numpy(times.column("stage"))[rows].astype(np.int64)
     scopes, _ = codes_of(times.column("scope"))
     unit = as_numpy(times.column("unit"))[rows]
-    keys, group = codes_in(stage)
+    keys, group = few(stage)
     first, (busy_of, kernels_of) = sum_by(group.astype(np.int64), busy[rows], kernels[rows])
     seen, _ = sum_by(pack(group, scopes[rows], unit))
     units = np.bincount(group[seen], minlength=len(first))

@@ -94,6 +94,7 @@ def own_stages(
     found = np.where(why < 0, created_in.stage, -1)
     mine = rows_of(open_ & work.has_node)
     answer = roots.answer[mine]
+    found, why = found.astype(np.int32), why.astype(np.int8)
     _set(stage, method, reason, mine, found[answer], why[answer], _ORIGIN)
     twice = _repeated(roots, work, replay)
     if len(twice):
@@ -160,14 +161,14 @@ def _repeated(roots: Roots, work: Work, replay: Ints) -> Ints:
     low, high = int(where.min()), int(where.max())
     cells = (high - low + 1) * roots.ids
     if cells <= _CELLS * len(node) + _FEW:
-        key = (where.astype(np.int64) - low) * roots.ids + node
-        times = np.bincount(key, minlength=cells)
-        again = np.flatnonzero(times[key] > 1) if int(times.max()) > 1 else np.zeros(0, np.int64)
-    else:
-        key = pack(where, node)
-        order = np.argsort(key, kind="stable")
-        same = np.flatnonzero(key[order][1:] == key[order][:-1])
-        again = np.unique(order[np.r_[same, same + 1]])
+        ran = np.zeros(cells, dtype=np.bool_)
+        ran[(where.astype(np.int64) - low) * roots.ids + node] = True
+        if int(np.count_nonzero(ran)) == len(node):
+            return np.zeros(0, dtype=np.int64)
+    key = pack(where, node)
+    order = np.argsort(key, kind="stable")
+    same = np.flatnonzero(key[order][1:] == key[order][:-1])
+    again = np.unique(order[np.r_[same, same + 1]])
     return again if isinstance(rows, slice) else rows[again]
 
 

@@ -11,7 +11,7 @@ from graphtrace.attribute.budget import budget_of
 from graphtrace.attribute.coverage import coverage_of, uncovered_warning
 from graphtrace.attribute.graph_table import GraphRows, complete_graphs, execs_of, one_value
 from graphtrace.attribute.host import host_times
-from graphtrace.attribute.keys import Ints, renumbered, rows_of
+from graphtrace.attribute.keys import Bools, Ints, renumbered, rows_of
 from graphtrace.attribute.launches import Calls, Steps
 from graphtrace.attribute.open_stages import Open, OpenStages
 from graphtrace.attribute.origin import Lineage, Roots
@@ -217,16 +217,25 @@ def _nodes_of(found: _Found) -> tuple[Ints, Ints]:
 def _complete_replays(execs: pa.Table, found: _Found, graph: Ints) -> tuple[pa.Table, ReplayRows]:
     """Fill exec and graph of each replay where all its nodes agree."""
     replays = found.replays
-    count = len(replays.key)
-    rows = rows_of(found.replay >= 0)
-    row = replays.row_of(found.replay[rows])
-    exec_id = np.where(found.work.has_node[rows], found.work.node_id[rows] >> 32, -1)
-    native = one_value(row, np.where(exec_id > 0, exec_id, -1), count)
-    source = one_value(row, graph[rows], count)
-    source = np.where(replays.graph < 0, source, replays.graph)
+    row = replays.row_of(found.replay)
+    lacks = replays.graph < 0
+    source = np.where(lacks, _agreed(row, lacks, graph), replays.graph)
     open_ = replays.exec < 0
-    table, key = execs_of(execs, replays.process, np.where(open_, native, -1), source)
+    native = np.full(len(open_), -1, dtype=np.int64)
+    if open_.any():
+        exec_id = np.where(found.work.has_node, found.work.node_id >> 32, -1)
+        native = _agreed(row, open_, np.where(exec_id > 0, exec_id, -1))
+    table, key = execs_of(execs, replays.process, native, source)
     return table, replace(replays, exec=np.where(open_, key, replays.exec), graph=source)
+
+
+def _agreed(row: Ints, wanted: Bools, value: Ints) -> Ints:
+    """For each replay that is wanted the value that its activities agree on, else -1."""
+    if not wanted.any():
+        return np.full(len(wanted), -1, dtype=np.int64)
+    # Row -1 reaches the last entry.
+    mine = rows_of(np.append(wanted, False)[row])
+    return one_value(row[mine], value[mine], len(wanted))
 
 
 def _times(

@@ -14,7 +14,6 @@ __all__ = [
     "Ints",
     "Lanes",
     "Lookup",
-    "codes_in",
     "join_keys",
     "order_of",
     "pack",
@@ -24,7 +23,8 @@ __all__ = [
     "where_valid",
 ]
 
-Ints = npt.NDArray[np.int64]
+Ints = npt.NDArray[np.signedinteger[Any]]
+"""Integers as wide as their column: keys have 32 bits, times and ids 64."""
 Bools = npt.NDArray[np.bool_]
 Codes = npt.NDArray[np.int32]
 
@@ -69,17 +69,6 @@ def order_of(keys: npt.NDArray[np.integer]) -> Ints:
     if bool((keys[1:] >= keys[:-1]).all()):
         return np.arange(len(keys))
     return np.argsort(keys, kind="stable")
-
-
-def codes_in(keys: Ints) -> tuple[Ints, Codes]:
-    """The distinct keys in order, and for each row which of them it has.
-
-    Made for keys of which there are few: they are searched, not sorted.
-    """
-    if len(keys) and int(keys.min()) == int(keys.max()):
-        return keys[:1], np.zeros(len(keys), dtype=np.int32)
-    words = np.unique(keys)
-    return words, np.searchsorted(words, keys).astype(np.int32)
 
 
 def join_keys(
@@ -138,7 +127,7 @@ def _close(span: int, count: int) -> bool:
     return span <= 2 * count + 1024
 
 
-def sum_by(key: Ints, *values: Ints) -> tuple[Ints, tuple[Ints, ...]]:
+def sum_by(key: Ints, *values: Ints | Bools) -> tuple[Ints, tuple[Ints, ...]]:
     """First row of each distinct key, in order of the key, and the exact integer sums over it."""
     if not len(key):
         return key, tuple(np.zeros(0, dtype=np.int64) for _ in values)
@@ -156,7 +145,7 @@ def sum_by(key: Ints, *values: Ints) -> tuple[Ints, tuple[Ints, ...]]:
     return order[heads], tuple(np.add.reduceat(v[order].astype(np.int64), heads) for v in values)
 
 
-def _adds_exactly(values: npt.NDArray[np.integer]) -> bool:
+def _adds_exactly(values: Ints | Bools) -> bool:
     """Whether no sum of them leaves what floating point, in which `np.bincount` adds, holds."""
     if not len(values) or values.dtype == np.bool_:
         return True

@@ -15,8 +15,8 @@ import numpy as np
 import pyarrow as pa
 
 from graphtrace.attribute import reasons
-from graphtrace.attribute.keys import Bools, Codes, Ints, Lookup, codes_in, pack, where_valid
-from graphtrace.model.arrays import as_numpy, valid_of
+from graphtrace.attribute.keys import Bools, Codes, Ints, Lookup, pack, where_valid
+from graphtrace.model.arrays import as_numpy, few, valid_of
 
 __all__ = ["Lineage", "Roots"]
 
@@ -148,7 +148,7 @@ class Lineage:
         if not len(node):
             nobody = np.broadcast_to(np.int32(-1), len(known))
             return Roots(nothing, nothing, nobody, nobody, 0)
-        words, number = codes_in(pack(process, node))
+        words, number = few(pack(process, node))
         found, moved = self._span(process, node, time, number, len(words))
         event, reason = self._led(found)
         answer = number

@@ -122,7 +122,7 @@ def _page_chunks(
     database: Database, pages: PageFile, low: str, columns: Sequence[Column], only: Only | None
 ) -> Iterator[Chunk]:
     have, table = database.columns[low], database.tables[low]
-    wants = [Want(have[column.name.lower()], column.text) for column in columns]
+    wants = [Want(have[column.name.lower()], column.text, column.real) for column in columns]
     if only is not None:
         wants.append(Want(have[only.column.lower()]))
     for chunk in table_chunks(pages, database.connection, table, wants):

@@ -24,6 +24,7 @@ from graphtrace.ingest.nsys_keys import (
     index_processes,
     process_table,
 )
+from graphtrace.ingest.nsys_metrics import Samples, counter_table, read_samples
 from graphtrace.ingest.nsys_open import Database, open_export
 from graphtrace.ingest.nsys_replays import (
     Graphs,
@@ -37,7 +38,7 @@ from graphtrace.ingest.nsys_tables import DIMENSIONS, Raw, read_raw
 from graphtrace.ingest.nsys_work import KINDS, Work, collect_work
 from graphtrace.ingest.sanity import Quarantine
 from graphtrace.ingest.source import Source
-from graphtrace.model.arrays import dictionary, make_table, numbers
+from graphtrace.model.arrays import column_of, make_table, numbers, words_of
 from graphtrace.model.trace import InputInfo, TableSet
 
 Ints = npt.NDArray[np.int64]
@@ -63,9 +64,9 @@ def read(path: Path, *, pages: bool = True) -> Source:
             all; that is slower and gives the same.
 
     Returns:
-        Processes, devices, api_calls, activities, replays, graphs, execs, graph_events and ranges,
-        as far as the export has them, and the quarantine. `stage`, `node` and the way they were
-        found are left null.
+        Processes, devices, api_calls, activities, replays, graphs, execs, graph_events, ranges and
+        counters, as far as the export has them, and the quarantine. `stage`, `node` and the way
+        they were found are left null.
 
     Raises:
         InputMissing, InputEmpty, InputTruncated, InputCorrupt, InputUnsupported: see
@@ -75,6 +76,7 @@ def read(path: Path, *, pages: bool = True) -> Source:
     with open_export(path, pages=pages) as database:
         version, synthetic = _exporter(database)
         raw = read_raw(database, quarantine)
+        samples = read_samples(database, quarantine)
         names = _names(database, raw, quarantine)
         leftovers = database.leftovers
     info = InputInfo(str(path), "nsys_sqlite", "nsys", version, synthetic)
@@ -91,6 +93,7 @@ def read(path: Path, *, pages: bool = True) -> Source:
     replayed = collect_replays(work, calls)
     graphs = collect_graphs(replayed, raw.node_events, raw.graph_events, keys)
     said = warnings_of(raw, work, replayed, unseen_launches(calls, work))
+    sampled = _counters(samples, keys, raw, quarantine)
     tables = _host_tables(raw, keys, calls, names, quarantine)
     tables |= {
         "devices": device_table(keys.devices, raw.gpus),
@@ -98,6 +101,7 @@ def read(path: Path, *, pages: bool = True) -> Source:
         "graphs": graphs.graph_table(),
         "execs": graphs.exec_table(),
         "activities": _activity_table(work, replayed, graphs),
+        **sampled,
     }
     return Source(info, TableSet(tables), (*leftovers, *keys.warnings, *said))
 
@@ -126,11 +130,14 @@ def _text(cell: Any) -> str:
 def _ids(frame: Frame | None, *columns: str) -> set[int]:
     if frame is None:
         return set()
-    return {
-        number
-        for column in columns
-        for number in np.unique(frame.get(column)[frame.known(column)]).tolist()
-    }
+    return {number for column in columns for number in _known_values(frame, column)}
+
+
+def _known_values(frame: Frame, column: str) -> list[int]:
+    known = frame.known(column)
+    every = known.all()
+    values = frame.distinct(column) if every else np.unique(frame.get(column)[known])
+    return [int(value) for value in values]
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +177,14 @@ def _host_tables(
     if raw.node_events is not None:
         tables["graph_events"] = event_table(raw.node_events, keys)
     return tables
+
+
+def _counters(
+    samples: Samples | None, keys: Keys, raw: Raw, quarantine: Quarantine
+) -> dict[str, pa.Table]:
+    if samples is None:
+        return {}
+    return {"counters": counter_table(samples, keys, raw.gpus, quarantine)}
 
 
 def _rows(pairs: Ints, process: Ints, number: Ints, known: Flags) -> Ints:
@@ -218,11 +233,9 @@ def _replay_table(replayed: Replayed, graphs: Graphs, calls: Calls | None) -> pa
 def _activity_table(work: Work, replayed: Replayed, graphs: Graphs) -> pa.Table:
     in_replay = replayed.of_activity >= 0
     _, own = _replay_graphs(replayed, graphs)
-    graph = np.full(work.rows, -1, dtype=np.int64)
-    graph[in_replay] = own[replayed.of_activity[in_replay]]
 
-    def column(name: str, kind: pa.DataType) -> pa.Array:
-        return numbers(work.values.pop(name), kind, work.valid.pop(name, None))
+    def column(name: str, kind: pa.DataType) -> pa.Array | pa.ChunkedArray:
+        return column_of(work.values.pop(name), kind, work.valid.pop(name, None))
 
     kinds, names = work.values.pop("kind"), work.values.pop("name")
     columns: dict[str, Any] = {
@@ -231,18 +244,21 @@ def _activity_table(work: Work, replayed: Replayed, graphs: Graphs) -> pa.Table:
         "device": column("device", pa.int32()),
         "context": column("context", pa.int32()),
         "stream": column("stream", pa.int64()),
-        "kind": dictionary(kinds, KINDS),
-        "name": dictionary(names, work.words, work.valid.pop("name", None)),
+        "kind": words_of(kinds, KINDS),
+        "name": words_of(names, work.words, work.valid.pop("name", None)),
         "begin_ns": column("begin", pa.int64()),
         "end_ns": column("end", pa.int64()),
         "correlation": column("correlation", pa.int64()),
         "registers": column("registers", pa.int32()),
         "shared_bytes": column("shared", pa.int64()),
         "bytes": column("bytes", pa.int64()),
-        "graph": numbers(graph, pa.int32(), graph >= 0),
         "node_native_id": column("node", pa.int64()),
         "replay": numbers(replayed.of_activity, pa.int32(), in_replay),
     }
+    if (own >= 0).any():
+        # -1 reaches the last entry.
+        graph = np.append(own, -1).astype(np.int32)[replayed.of_activity]
+        columns["graph"] = numbers(graph, pa.int32(), graph >= 0)
     for name in DIMENSIONS:
         columns[f"{name[:-1]}_{name[-1].lower()}"] = column(name, pa.int64())
     return make_table("activities", work.rows, columns)

@@ -18,8 +18,10 @@ from graphtrace.model.schema import TABLES
 __all__ = [
     "as_numpy",
     "codes_of",
+    "column_of",
     "dictionary",
     "encode",
+    "few",
     "lists",
     "make_table",
     "narrow",
@@ -27,6 +29,7 @@ __all__ = [
     "repeated",
     "strings",
     "valid_of",
+    "words_of",
 ]
 
 _NUMPY = {
@@ -40,6 +43,10 @@ _NUMPY = {
 
 _RUN = 65_536
 """Rows of the piece that a column of one value repeats."""
+
+
+_SAMPLE = 1 << 16
+_SPAN = 1 << 20
 
 
 def _validity(valid: npt.NDArray[np.bool_] | None, length: int) -> tuple[pa.Buffer | None, int]:
@@ -91,10 +98,32 @@ def dictionary(
 ) -> pa.Array:
     """A dictionary-encoded string array from codes into `words`."""
     safe = np.asarray(codes, dtype=np.int32)
-    if valid is not None:
-        safe = np.where(valid, safe, 0).astype(np.int32)
+    if valid is not None and not (len(valid) and bool(valid.all())):
+        safe = np.where(valid, safe, np.int32(0))
     indices = numbers(safe, pa.int32(), valid)
     return pa.DictionaryArray.from_arrays(indices, strings(words))
+
+
+def column_of(
+    values: npt.NDArray[Any], arrow_type: pa.DataType, valid: npt.NDArray[np.bool_] | None = None
+) -> pa.Array | pa.ChunkedArray:
+    """As `numbers`; one value repeated and nulls alone take next to no memory."""
+    if valid is not None and len(valid) and not valid[0] and not valid.any():
+        return repeated(None, arrow_type, len(values))
+    if _is_one_value(values) and (valid is None or bool(valid.all())):
+        return repeated(int(values[0]), arrow_type, len(values))
+    return numbers(values, arrow_type, valid)
+
+
+def words_of(
+    codes: npt.NDArray[Any], words: Sequence[str], valid: npt.NDArray[np.bool_] | None = None
+) -> pa.Array | pa.ChunkedArray:
+    """As `dictionary`; one word repeated and nulls alone take next to no memory."""
+    if valid is not None and len(valid) and not valid[0] and not valid.any():
+        return repeated(None, pa.dictionary(pa.int32(), pa.string()), len(codes))
+    if _is_one_value(codes) and (valid is None or bool(valid.all())):
+        return repeated(words[int(codes[0])], pa.dictionary(pa.int32(), pa.string()), len(codes))
+    return dictionary(codes, words, valid)
 
 
 def encode(values: Iterable[str | None]) -> pa.Array:
@@ -283,6 +312,36 @@ def codes_of(array: pa.Array | pa.ChunkedArray) -> tuple[npt.NDArray[np.int32], 
     if one.null_count:
         codes = np.where(valid_of(one.indices), codes, -1)
     return codes.astype(np.int32, copy=False), one.dictionary.to_pylist()
+
+
+def few(
+    values: npt.NDArray[np.int64],
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
+    """The distinct values in order, and for each row which of them it has.
+
+    Made for columns with few distinct values: they are looked for in a sample, and the rest of the
+    column is searched in what was found.
+    """
+    if not len(values):
+        return values, np.zeros(0, dtype=np.int32)
+    words = np.unique(values[:: max(len(values) // _SAMPLE, 1)])
+    while True:
+        codes = _placed(words, values)
+        missed = values[words[codes] != values]
+        if not len(missed):
+            return words, codes
+        words = np.union1d(words, missed)
+
+
+def _placed(words: npt.NDArray[np.int64], values: npt.NDArray[np.int64]) -> npt.NDArray[np.int32]:
+    """The word that each value is, if it is one; what stands for the others is arbitrary."""
+    low, high = int(words[0]), int(words[-1])
+    if high - low < _SPAN:
+        table = np.zeros(high - low + 1, dtype=np.int32)
+        table[words - low] = np.arange(len(words), dtype=np.int32)
+        return table[np.clip(values, low, high) - low]
+    at = np.searchsorted(words, values).astype(np.int32)
+    return np.minimum(at, np.int32(len(words) - 1))
 
 
 def narrow(codes: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
