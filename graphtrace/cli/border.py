@@ -24,7 +24,7 @@ from graphtrace.cli.console import ClosedPipe, abandon_stdout, prepare, print_re
 from graphtrace.model.errors import GraphtraceError, InternalError, OutputError, UsageError
 from graphtrace.model.untrusted import visible
 
-__all__ = ["BEFORE_CHILD", "INTERRUPTED", "run_guarded"]
+__all__ = ["BEFORE_CHILD", "INTERRUPTED", "run_guarded", "say"]
 
 INTERRUPTED: Final = 130
 BEFORE_CHILD: Final = 125
@@ -70,7 +70,7 @@ def _wants_json(args: Sequence[str]) -> bool:
 
 
 def _report(error: GraphtraceError, *, json: bool) -> int:
-    _say(error)
+    say(error)
     if json:
         from graphtrace.report.json import render_error
 
@@ -80,7 +80,8 @@ def _report(error: GraphtraceError, *, json: bool) -> int:
     return error.exit_code
 
 
-def _say(error: GraphtraceError) -> None:
+def say(error: GraphtraceError) -> None:
+    """The three lines of an error on standard error."""
     lines = (f"error: {error.what}", f"  why: {error.why}", f"   do: {error.do}")
     sys.stderr.write("\n".join(visible(line) for line in lines) + "\n")
     if os.environ.get("GRAPHTRACE_DEBUG") == "1":

@@ -17,6 +17,8 @@ __all__ = ["main"]
 COMMANDS: Final = {
     "analyze": ("graphtrace.cli.analyze", "Say which stage loses time, why, and what to do."),
     "capture": ("graphtrace.cli.capture", "Run a program and record its stages and batches."),
+    "export": ("graphtrace.cli.export", "Write a file as a recording, which is faster to read."),
+    "info": ("graphtrace.cli.info", "Say what a file holds, what it lacks, how to collect it."),
 }
 
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reader of `graphtrace capture` recordings, finished or not."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -33,6 +34,8 @@ _OWNERS: Final[dict[KeySpace, str]] = {
     "result": "ncu_results",
 }
 """Table in which each key is declared, by the column of the key's name."""
+
+_WORK: Final = ("batches", "ranges", "activities", "ncu_results")
 
 
 def read(path: Path) -> Source:
@@ -67,12 +70,22 @@ def read(path: Path) -> Source:
         warnings.insert(0, f"{path.name} is unfinished: graphtrace was stopped while it recorded.")
     tables = _checked(path, tables)
     return Source(
-        info=InputInfo(str(path), "gtrace", "graphtrace capture", manifest.tools.get("graphtrace")),
+        info=_info(path, manifest),
         tables=tables,
         warnings=tuple(dict.fromkeys(warnings)),
-        cost=cost,
-        nothing=_nothing(path, manifest, tables),
+        # What recording cost is known of captures; a file that was exported says nothing of it.
+        cost=cost if manifest.origin is None else None,
+        nothing=_nothing(path, manifest, tables, warnings),
+        manifest=manifest,
     )
+
+
+def _info(path: Path, manifest: Manifest) -> InputInfo:
+    origin = manifest.origin
+    if origin is None:
+        version = manifest.tools.get("graphtrace")
+        return InputInfo(str(path), "gtrace", "graphtrace capture", version)
+    return InputInfo(str(path), "gtrace", origin.tool, origin.tool_version, origin.synthetic)
 
 
 def _from_raw(path: Path) -> tuple[TableSet, RunCost, tuple[str, ...]] | None:
@@ -176,12 +189,16 @@ def _with(table: pa.Table, column: str, keys: npt.NDArray[np.int64]) -> pa.Table
     return table.set_column(index, table.schema.field(index), values)
 
 
-def _nothing(path: Path, manifest: Manifest, tables: TableSet) -> NoGpuWork | None:
-    if tables.rows("batches") or tables.rows("ranges"):
+def _nothing(
+    path: Path, manifest: Manifest, tables: TableSet, warnings: Sequence[str]
+) -> NoGpuWork | None:
+    origin = manifest.origin
+    if origin is not None:
+        return None if origin.nothing is None else NoGpuWork(*origin.nothing)
+    if any(tables.rows(name) for name in _WORK):
         return None
-    why = manifest.missing[0] if manifest.missing else "The program called no torch module."
     return NoGpuWork(
         f"{path} holds no stage and no batch.",
-        why,
+        warnings[0] if warnings else "The program called no torch module.",
         "Name stages with graphtrace.stage, or run the program with the Python it needs.",
     )

@@ -19,7 +19,7 @@ from graphtrace.model.schema import TABLES, KeySpace
 from graphtrace.model.trace import TableSet, Trace
 from graphtrace.model.vocabulary import InputKind
 
-__all__ = ["load", "merge"]
+__all__ = ["load", "merge", "read_source"]
 
 READERS: Final[dict[InputKind, str]] = {
     "gtrace": "graphtrace.ingest.gtrace",
@@ -49,10 +49,11 @@ def load(*paths: str | os.PathLike[str]) -> Trace:
         )
     places = [Path(path) for path in paths]
     _refuse_twins(places)
-    return merge([_read(place) for place in places])
+    return merge([read_source(place) for place in places])
 
 
-def _read(path: Path) -> Source:
+def read_source(path: Path) -> Source:
+    """Read one input by the reader of its kind; raises as `load`."""
     reader: Callable[[Path], Source] = import_module(READERS[sniff(path)]).read
     return reader(path)
 

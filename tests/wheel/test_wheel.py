@@ -53,6 +53,7 @@ def test_what_is_not_python_is_there(members: list[str]) -> None:
         "graphtrace_analyzers/py.typed",
         "graphtrace/capture/boot/sitecustomize.py",
         "graphtrace/report/schema/analysis-1.json",
+        "graphtrace/report/schema/info-1.json",
     } <= set(members)
     assert [name for name in members if name.endswith(".dist-info/licenses/LICENSE")]
 
