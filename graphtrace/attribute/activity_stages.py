@@ -9,12 +9,12 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from graphtrace.attribute import reasons
-from graphtrace.attribute.keys import Bools, Codes, Ints, pack, rows_of
+from graphtrace.attribute.keys import Bools, Codes, Ints, pack
 from graphtrace.attribute.launches import Calls
 from graphtrace.attribute.open_stages import Open
 from graphtrace.attribute.origin import Roots
 from graphtrace.attribute.work import Work
-from graphtrace.model.arrays import codes_of, dictionary, numbers
+from graphtrace.model.arrays import codes_of, dictionary, numbers, words_of
 from graphtrace.model.vocabulary import Method
 
 __all__ = ["METHODS", "Eager", "Owned", "own_stages", "write_back"]
@@ -33,6 +33,7 @@ _NONE, _ORIGIN, _EAGER = 0, 1, 2
 _CELLS: Final = 4
 """Cells of a table of nodes by replays that are worth a row; a sparser one is sorted instead."""
 _FEW: Final = 1 << 16
+_BLOCK: Final = 1 << 17
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,14 +93,16 @@ def own_stages(
     why = np.where(created_in.refused, reasons.RANGES_CROSS, reasons.NO_RANGE_AT_CAPTURE)
     why = np.where(roots.event < 0, roots.reason, np.where(created_in.stage < 0, why, -1))
     found = np.where(why < 0, created_in.stage, -1)
-    mine = rows_of(open_ & work.has_node)
-    answer = roots.answer[mine]
-    found, why = found.astype(np.int32), why.astype(np.int8)
-    _set(stage, method, reason, mine, found[answer], why[answer], _ORIGIN)
+    # Answer -1, of work without a node, reaches the last entry and is left out.
+    mine, answer = open_ & work.has_node, roots.answer
+    np.copyto(stage, found.astype(np.int32)[answer], where=mine)
+    np.copyto(reason, why.astype(np.int8)[answer], where=mine)
+    how = np.where(why < 0, _ORIGIN, _NONE).astype(np.int8)
+    np.copyto(method, how[answer], where=mine)
     twice = _repeated(roots, work, replay)
     if len(twice):
         twice = twice[open_[twice]]
-        _set(stage, method, reason, twice, np.int64(-1), np.int64(reasons.TWICE_IN_REPLAY), _NONE)
+        stage[twice], reason[twice], method[twice] = -1, reasons.TWICE_IN_REPLAY, _NONE
 
     unnamed = np.flatnonzero(open_ & work.in_graph & ~work.has_node)
     reason[unnamed] = np.where(work.opaque[unnamed], reasons.OPAQUE, reasons.NO_NODE_ID)
@@ -119,27 +122,15 @@ def _own_eager(
     why = np.where(calls.found, why, reasons.LAUNCH_MISSING)
     why = np.where(calls.twice, reasons.LAUNCH_TWICE, why)
     mine = open_[rows]
-    found = np.where(why < 0, opened.stage, -1)
-    _set(stage, method, reason, rows[mine], found[mine], why[mine], _EAGER)
+    here, why = rows[mine], why[mine]
+    stage[here] = np.where(why < 0, opened.stage[mine], -1)
+    reason[here] = why
+    method[here] = np.where(why < 0, np.int8(_EAGER), np.int8(_NONE))
     batch = np.full(len(stage), -1, dtype=np.int32)
     batch[rows] = np.where(calls.found, eager.batch, -1)
     root = np.full(len(stage), -1, dtype=np.int64)
     root[rows] = np.where(calls.found & ~opened.refused, opened.root, -1)
     return batch, root
-
-
-def _set(
-    stage: Codes,
-    method: Bytes,
-    reason: Bytes,
-    rows: Ints | slice,
-    found: Ints | np.int64,
-    why: Ints | np.int64,
-    how: int,
-) -> None:
-    stage[rows] = found
-    reason[rows] = why
-    method[rows] = np.where(why < 0, np.int8(how), np.int8(_NONE))
 
 
 def _given_methods(activities: pa.Table) -> Bytes:
@@ -154,22 +145,25 @@ def _given_methods(activities: pa.Table) -> Bytes:
 
 def _repeated(roots: Roots, work: Work, replay: Ints) -> Ints:
     """Rows of nodes that ran more than once in one replay: the id then stands for several."""
-    rows = rows_of(work.has_node & (replay >= 0))
-    node, where = roots.number[rows], replay[rows]
-    if not len(node):
+    inside = work.has_node & (replay >= 0)
+    count = int(np.count_nonzero(inside))
+    if not count:
         return np.zeros(0, dtype=np.int64)
-    low, high = int(where.min()), int(where.max())
-    cells = (high - low + 1) * roots.ids
-    if cells <= _CELLS * len(node) + _FEW:
+    cells = (int(replay.max()) + 1) * roots.ids
+    if cells <= _CELLS * count + _FEW:
         ran = np.zeros(cells, dtype=np.bool_)
-        ran[(where.astype(np.int64) - low) * roots.ids + node] = True
-        if int(np.count_nonzero(ran)) == len(node):
+        for at in range(0, len(replay), _BLOCK):
+            here = slice(at, at + _BLOCK)
+            key = replay[here].astype(np.int64) * roots.ids + roots.number[here]
+            ran[key[inside[here]]] = True
+        if int(np.count_nonzero(ran)) == count:
             return np.zeros(0, dtype=np.int64)
-    key = pack(where, node)
+    rows = np.flatnonzero(inside)
+    key = pack(replay[rows], roots.number[rows])
     order = np.argsort(key, kind="stable")
     same = np.flatnonzero(key[order][1:] == key[order][:-1])
-    again = np.unique(order[np.r_[same, same + 1]])
-    return again if isinstance(rows, slice) else rows[again]
+    again: Ints = rows[np.unique(order[np.r_[same, same + 1]])]
+    return again
 
 
 def write_back(
@@ -186,18 +180,17 @@ def write_back(
         node: node of the captured graph of each.
     """
     codes, words = codes_of(activities.column("reason"))
-    fresh = owned.reason >= 0
+    why = owned.reason
+    if len(words):
+        given = np.where(codes >= 0, codes + len(reasons.REASONS), -1)
+        why = np.where(why >= 0, why, given)
     new = {
         "stage": numbers(stage, pa.int32(), stage >= 0),
         "replay": numbers(replay, pa.int32(), replay >= 0),
         "graph": numbers(graph, pa.int32(), graph >= 0),
         "node": numbers(node, pa.int32(), node >= 0),
         "method": dictionary(owned.method, METHODS, owned.method >= 0),
-        "reason": dictionary(
-            np.where(fresh, owned.reason, codes + len(reasons.REASONS)),
-            [*reasons.REASONS, *words],
-            (fresh | (codes >= 0)) & (stage < 0),
-        ),
+        "reason": words_of(why, [*reasons.REASONS, *words], (why >= 0) & (stage < 0)),
     }
     for name, column in new.items():
         at = activities.schema.get_field_index(name)

@@ -172,15 +172,17 @@ def _only_stream(work: Work, rows: Ints, slot: Ints, launches: int) -> Ints:
 
 def _stretch(key: Ints, replay: Ints, work: Work, begin: Ints, end: Ints) -> None:
     """Set begin and end of each replay to those of its work, in place."""
-    mine = np.flatnonzero(replay >= 0)
-    if not len(mine):
+    if not len(replay):
         return
-    mine = mine[np.argsort(replay[mine], kind="stable")]
-    heads = np.flatnonzero(np.r_[True, replay[mine][1:] != replay[mine][:-1]])
-    row = Lookup.of(key).first(replay[mine][heads])
-    there = row >= 0
-    begin[row[there]] = np.minimum.reduceat(work.begin[mine], heads)[there]
-    end[row[there]] = np.maximum.reduceat(work.end[mine], heads)[there]
+    # Neighbours of one replay are one stretch, of which there are few.
+    heads = np.flatnonzero(np.r_[True, replay[1:] != replay[:-1]])
+    row = Lookup.of(key).first(replay[heads])
+    first, last = np.minimum.reduceat(work.begin, heads), np.maximum.reduceat(work.end, heads)
+    known = np.flatnonzero(row >= 0)
+    row = row[known]
+    begin[row], end[row] = np.iinfo(np.int64).max, np.iinfo(np.int64).min
+    np.minimum.at(begin, row, first[known])
+    np.maximum.at(end, row, last[known])
 
 
 def nearest_rank(values: Ints, percent: int) -> int | None:
