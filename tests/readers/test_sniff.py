@@ -136,11 +136,13 @@ def test_recordings(tmp_path: Path) -> None:
     assert sniff(unfinished) == "gtrace"
 
 
-def test_parquet_exports(tmp_path: Path) -> None:
-    (tmp_path / "StringIds.parquet").write_bytes(b"PAR1")
-    error = refused(tmp_path)
-    assert isinstance(error, InputUnsupported)
-    assert "nsys export --type sqlite" in error.do
+@pytest.mark.parametrize("name", ["StringIds.parquet", "nvtx_events_v2.parquet", "StringIds.arrow"])
+def test_parquet_exports(tmp_path: Path, name: str) -> None:
+    folder = tmp_path / "pq"
+    folder.mkdir()
+    assert isinstance(refused(folder), InputEmpty)
+    (folder / name).write_bytes(b"PAR1")
+    assert sniff(folder) == "nsys_parquetdir"
 
 
 @pytest.mark.parametrize("device", ["/dev/zero", "/dev/null", "/dev/urandom"])
