@@ -7,12 +7,10 @@ import re
 import shlex
 import stat
 import zlib
-from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
 from graphtrace.model.errors import (
-    GraphtraceError,
     InputCorrupt,
     InputEmpty,
     InputError,
@@ -34,9 +32,6 @@ _BINARY: Final[tuple[tuple[bytes, InputKind], ...]] = (
     (b"NVIDIA Tegra Profiler Report", "nsys_rep"),
 )
 """First bytes of reports and exports; all reports of nsys carry the name of its ancestor."""
-_READ: Final = frozenset(
-    {"ncu_rep", "ncu_csv", "nsys_parquetdir", "nsys_sqlite", "gtrace", "kineto"}
-)
 _NAMED: Final[dict[InputKind, str]] = {
     "ncu_rep": "an Nsight Compute report",
     "nsys_sqlite": "an SQLite file",
@@ -66,9 +61,10 @@ _NSYS_TABLE: Final = re.compile(
     re.I,
 )
 _NOT_THERE: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP})
+_OURS: Final = (".ncu-rep", ".nsys-rep", ".sqlite", ".gtrace")
 _GIVE: Final = (
-    "Give an Nsight Compute report (.ncu-rep), an Nsight Systems export "
-    "(nsys export --type sqlite or parquetdir), a trace of the PyTorch profiler (.json, "
+    "Give an Nsight Compute report (.ncu-rep), an Nsight Systems report (.nsys-rep) or export "
+    "(sqlite, parquetdir), a trace of the PyTorch profiler (.json, "
     ".json.gz) or a recording (.gtrace)."
 )
 
@@ -83,20 +79,19 @@ def sniff(path: Path) -> InputKind:
         path: a file or folder that the user named.
 
     Returns:
-        A kind that this version has a reader for. That the content is whole is for the reader to
-        say.
+        A kind. That the content is whole is for its reader to say.
 
     Raises:
         InputMissing: nothing is there, or a folder that is no recording and no export.
         InputEmpty: a file of no bytes, or a folder of no files.
-        InputUnsupported: something else, or a kind without a reader here; the error names it.
+        InputUnsupported: something else; the error names it where it is known.
         InputCorrupt: a compressed file that cannot be unpacked.
         InputError: the system refuses to open it.
     """
     try:
         mode = path.stat().st_mode
         if stat.S_ISDIR(mode):
-            return _readable(path, _folder(path))
+            return _folder(path)
         if not stat.S_ISREG(mode):
             raise InputUnsupported(
                 f"{path} is not a regular file.",
@@ -120,7 +115,7 @@ def sniff(path: Path) -> InputKind:
             "It has no bytes: its profiler or its download did not finish.",
             "Copy or download it again, or profile again.",
         )
-    return _readable(path, _file(path, head))
+    return _file(path, head)
 
 
 def _missing(path: Path) -> InputMissing:
@@ -153,7 +148,9 @@ def _folder(path: Path) -> InputKind:
             "It holds no file: the export or the recording that should be in it did not finish.",
             "Copy it again, whole, or export or record again.",
         )
-    inside = sorted(name for name in names if name.endswith((".ncu-rep", ".sqlite", ".gtrace")))
+    inside = sorted(
+        name for name in names if name.endswith((".ncu-rep", ".nsys-rep", ".sqlite", ".gtrace"))
+    )
     raise InputMissing(
         f"{path} is a folder.",
         "It is no recording, which would have a manifest in it, and no Parquet export of nsys.",
@@ -268,23 +265,3 @@ def _written(path: Path, text: str) -> InputKind:
         "No profiler's report or export is plain text.",
         _GIVE,
     )
-
-
-def _readable(path: Path, kind: InputKind) -> InputKind:
-    if kind in _READ:
-        return kind
-    raise _REFUSALS[kind](path)
-
-
-def _nsys_rep(path: Path) -> GraphtraceError:
-    return InputUnsupported(
-        f"{path} is an Nsight Systems report.",
-        "Only nsys itself can open it; graphtrace reads what nsys exports.",
-        f"Export it, then give the .sqlite file: nsys export --type sqlite "
-        f"{shlex.quote(str(path))}",
-    )
-
-
-_REFUSALS: Final[dict[InputKind, Callable[[Path], GraphtraceError]]] = {
-    "nsys_rep": _nsys_rep,
-}
