@@ -6,6 +6,7 @@ overlap are all that a timeline knows; what the idle SMs could have done is boun
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +21,7 @@ from graphtrace_analyzers._occupancy_launch_options import ID, Options
 
 __all__ = ["alone_on_device", "timeline"]
 
-Ints = npt.NDArray[np.int64]
+Ints = npt.NDArray[np.signedinteger[Any]]
 Flags = npt.NDArray[np.bool_]
 
 
@@ -94,15 +95,14 @@ class _Kernels:
         kinds, kind_words = codes_of(activities.column("kind"))
         names, words = codes_of(activities.column("name"))
         replay = _keys(activities, "replay")
-        axes = [np.maximum(_keys(activities, f"grid_{axis}", 0), 0) for axis in "xyz"]
-        device = as_numpy(activities.column("device")).astype(np.int64)
+        device = as_numpy(activities.column("device"))
         inside = replay >= 0 if tables.rows("replays") else np.ones(len(kinds), dtype=np.bool_)
         return cls(
             names=names,
             words=words,
             is_kernel=_of_kind(kinds, kind_words, "kernel") & inside,
             counts=~_of_kind(kinds, kind_words, "mark"),
-            blocks=axes[0] * axes[1] * axes[2],
+            blocks=_blocks([_keys(activities, f"grid_{axis}", 0) for axis in "xyz"]),
             sms=_sm_counts(tables, device),
             device=device,
             stage=_keys(activities, "stage"),
@@ -146,7 +146,22 @@ class _Kernels:
 
 def _keys(table: object, name: str, absent: int = -1) -> Ints:
     column = table.column(name)  # type: ignore[attr-defined]  # an Arrow table; it has no types
-    return np.where(valid_of(column), as_numpy(column), absent).astype(np.int64)
+    values, valid = as_numpy(column), valid_of(column)
+    return values if valid.all() else np.where(valid, values, values.dtype.type(absent))
+
+
+def _blocks(axes: list[Ints]) -> Ints:
+    """Blocks of each grid, from its sizes along the three axes."""
+    common, blocks = 1, None
+    for sizes in axes:
+        if sizes.strides == (0,) and len(sizes):
+            common *= max(int(sizes[0]), 0)
+        else:
+            positive = np.maximum(sizes, 0).astype(np.int64)
+            blocks = positive if blocks is None else blocks * positive
+    if blocks is None:
+        return np.broadcast_to(np.int64(common), len(axes[0]))
+    return blocks * common if common != 1 else blocks
 
 
 def _of_kind(codes: npt.NDArray[np.int32], words: list[str], kind: str) -> Flags:
@@ -163,6 +178,9 @@ def _sm_counts(tables: TableSet, device: Ints) -> Ints:
     keys = as_numpy(devices.column("device"))
     if not len(keys):
         return np.zeros(len(device), dtype=np.int64)
+    if device.strides == (0,) and len(device):
+        one = _sm_counts(tables, device[:1].copy())
+        return np.broadcast_to(one[0], len(device))
     order = np.argsort(keys, kind="stable")
     at = np.minimum(np.searchsorted(keys[order], device), len(keys) - 1)
     return np.where(keys[order][at] == device, counts[order][at], 0).astype(np.int64)

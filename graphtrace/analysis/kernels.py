@@ -5,9 +5,11 @@ from typing import Final
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
+from graphtrace.attribute.keys import Ints, Lookup, pack, rows_of, sum_by, where_valid
 from graphtrace.model.analysis import KernelRow, MetricValue, Mode
-from graphtrace.model.arrays import as_numpy, codes_of, narrow, valid_of
+from graphtrace.model.arrays import as_numpy, codes_of, valid_of
 from graphtrace.model.metric_view import (
     ACHIEVED_OCCUPANCY,
     DRAM_READ,
@@ -176,32 +178,30 @@ def _timeline(tables: TableSet, stages: dict[int, str]) -> tuple[list[KernelRow]
     """One row a kernel name and stage. Grid, block and device where all launches agree."""
     activities = tables.get("activities")
     kinds, kind_words = codes_of(activities.column("kind"))
-    wanted = [kind_words.index(k) for k in ("kernel", "collective") if k in kind_words]
-    rows = np.flatnonzero(np.isin(kinds, wanted))
-    if not len(rows):
-        return [], 0
+    wanted = np.asarray([*(k in ("kernel", "collective") for k in kind_words), False])
+    rows = rows_of(wanted[kinds])
     codes, words = codes_of(activities.column("name"))
-    stage = activities.column("stage")
-    where = np.where(valid_of(stage), as_numpy(stage), -1).astype(np.int64)
-    group = codes[rows].astype(np.int64) * (int(where.max()) + 2) + where[rows] + 1
-    order = np.argsort(narrow(group), kind="stable")
-    rows, group = rows[order], group[order]
-    starts = np.flatnonzero(np.r_[True, group[1:] != group[:-1]])
+    column = activities.column("stage")
+    where = where_valid(as_numpy(column), valid_of(column))
     spent = as_numpy(activities.column("end_ns")) - as_numpy(activities.column("begin_ns"))
-    total = np.add.reduceat(spent[rows], starts)
-    count = np.diff(np.r_[starts, len(rows)])
+    key = pack(codes[rows], where[rows])
+    first, (total, count) = sum_by(key, spent[rows], np.ones(len(key), dtype=np.bool_))
+    if not len(first):
+        return [], 0
+    group = Lookup.of(key[first]).first(key)
     shapes = [
-        _agreed(activities.column(f"{what}_{axis}"), rows, starts)
+        _agreed(activities.column(f"{what}_{axis}"), rows, group, first)
         for what in ("grid", "block")
         for axis in "xyz"
     ]
     launch = np.stack(shapes, axis=1)
-    devices = _agreed(activities.column("device"), rows, starts, absent=-1)
+    devices = _agreed(activities.column("device"), rows, group, first, absent=-1)
+    names, own = codes[rows][first], where[rows][first]
     kept = np.argsort(-total, kind="stable")[:KEPT].tolist()
     made = [
         KernelRow(
-            name=words[codes[rows[starts[g]]]] if codes[rows[starts[g]]] >= 0 else "",
-            stage=stages.get(int(where[rows[starts[g]]])),
+            name=words[names[g]] if names[g] >= 0 else "",
+            stage=stages.get(int(own[g])),
             count=int(count[g]),
             total_ns=int(total[g]),
             metrics={},
@@ -212,14 +212,21 @@ def _timeline(tables: TableSet, stages: dict[int, str]) -> tuple[list[KernelRow]
         )
         for g in kept
     ]
-    return made, len(starts) - len(made)
+    return made, len(first) - len(made)
 
 
 def _agreed(
-    column: object, rows: npt.NDArray[np.int64], starts: npt.NDArray[np.int64], absent: int = 0
-) -> npt.NDArray[np.int64]:
+    column: pa.ChunkedArray, rows: Ints | slice, group: Ints, first: Ints, absent: int = 0
+) -> Ints:
     """The one value of each group; `absent` where its rows differ or one is null."""
-    values = as_numpy(column)[rows].astype(np.int64)
-    values[~valid_of(column)[rows]] = absent
-    low = np.minimum.reduceat(values, starts)
-    return np.where(low == np.maximum.reduceat(values, starts), low, absent)
+    values, valid = as_numpy(column), valid_of(column)
+    if not valid.any():
+        return np.full(len(first), absent, dtype=np.int64)
+    if not valid.all():
+        values = np.where(valid, values, values.dtype.type(absent))
+    if values.strides == (0,):
+        return np.full(len(first), values[0], dtype=np.int64)
+    chosen = values[rows]
+    one = chosen[first].astype(np.int64)
+    one[group[one[group] != chosen]] = absent
+    return one

@@ -17,6 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from graphtrace.analysis.rows import stage_paths
+from graphtrace.attribute.keys import pack, sum_by
 from graphtrace.model.analysis import Evidence, Finding
 from graphtrace.model.arrays import as_numpy, valid_of
 from graphtrace.model.errors import GraphtraceError
@@ -45,12 +46,13 @@ class Pools:
         pools = cls()
         stage = _keys(stage_times.column("stage"))
         device = _keys(stage_times.column("device"))
-        where = np.stack([stage, device], axis=1)
-        pairs, rows = np.unique(where, axis=0, return_inverse=True)
-        for pool in ("busy", "idle"):
-            total = np.zeros(len(pairs), dtype=np.int64)
-            np.add.at(total, rows.reshape(-1), as_numpy(stage_times.column(f"{pool}_ns")))
-            for (one_stage, one_device), ns in zip(pairs.tolist(), total.tolist(), strict=True):
+        pairs, sums = sum_by(
+            pack(stage, device),
+            *(as_numpy(stage_times.column(f"{pool}_ns")) for pool in ("busy", "idle")),
+        )
+        places = list(zip(stage[pairs].tolist(), device[pairs].tolist(), strict=True))
+        for pool, totals in zip(("busy", "idle"), sums, strict=True):
+            for (one_stage, one_device), ns in zip(places, totals.tolist(), strict=True):
                 pools.left[pool, one_stage, one_device] = ns
                 whole = (pool, one_stage, None)
                 pools.left[whole] = pools.left.get(whole, 0) + ns

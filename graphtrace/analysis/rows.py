@@ -6,8 +6,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from graphtrace.analysis.kernels import KEPT
+from graphtrace.attribute.keys import pack, sum_by
 from graphtrace.model.analysis import BatchRow, DeviceInfo, Quarantined, StageRow
-from graphtrace.model.arrays import as_numpy, codes_of, valid_of
+from graphtrace.model.arrays import as_numpy, codes_of, few, valid_of
 from graphtrace.model.trace import TableSet
 
 __all__ = ["batch_rows", "device_rows", "quarantine_rows", "stage_paths", "stage_rows"]
@@ -31,12 +32,10 @@ def stage_rows(tables: TableSet, paths: dict[int, str]) -> tuple[StageRow, ...]:
     stage = as_numpy(times.column("stage"))[rows].astype(np.int64)
     scopes, _ = codes_of(times.column("scope"))
     unit = as_numpy(times.column("unit"))[rows]
-    keys, group = np.unique(stage, return_inverse=True)
-    busy_of, kernels_of = np.zeros(len(keys), np.int64), np.zeros(len(keys), np.int64)
-    np.add.at(busy_of, group, busy[rows])
-    np.add.at(kernels_of, group, kernels[rows])
-    seen = np.unique(np.stack([group, scopes[rows], unit], axis=1), axis=0)
-    units = np.bincount(seen[:, 0], minlength=len(keys))
+    keys, group = few(stage)
+    first, (busy_of, kernels_of) = sum_by(group.astype(np.int64), busy[rows], kernels[rows])
+    seen, _ = sum_by(pack(group, scopes[rows], unit))
+    units = np.bincount(group[seen], minlength=len(first))
     made = [
         StageRow(
             stage=paths[int(key)],

@@ -5,18 +5,21 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from graphtrace.attribute import reasons
-from graphtrace.attribute.keys import Bools, Ints, pack
-from graphtrace.attribute.launches import Calls, Steps
+from graphtrace.attribute.keys import Bools, Codes, Ints, pack, rows_of
+from graphtrace.attribute.launches import Calls
 from graphtrace.attribute.open_stages import Open
 from graphtrace.attribute.origin import Roots
 from graphtrace.attribute.work import Work
 from graphtrace.model.arrays import codes_of, dictionary, numbers
 from graphtrace.model.vocabulary import Method
 
-__all__ = ["METHODS", "Owned", "own_stages", "write_back"]
+__all__ = ["METHODS", "Eager", "Owned", "own_stages", "write_back"]
+
+Bytes = npt.NDArray[np.int8]
 
 METHODS: Final[tuple[Method, ...]] = (
     "none",
@@ -27,6 +30,9 @@ METHODS: Final[tuple[Method, ...]] = (
     "capture-order",
 )
 _NONE, _ORIGIN, _EAGER = 0, 1, 2
+_CELLS: Final = 4
+"""Cells of a table of nodes by replays that are worth a row; a sparser one is sorted instead."""
+_FEW: Final = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,22 +46,32 @@ class Owned:
         root: row of the outermost range open at its launch, for work outside replays.
     """
 
-    stage: Ints
-    method: Ints
-    reason: Ints
-    batch: Ints
+    stage: Codes
+    method: Bytes
+    reason: Bytes
+    batch: Codes
     root: Ints
 
 
+@dataclass(frozen=True, slots=True)
+class Eager:
+    """Work that is in no graph: an entry a row.
+
+    Attributes:
+        rows: its rows.
+        calls: its launching calls.
+        opened: what was open at each launch.
+        batch: batch that each launch lies in, -1 for none.
+    """
+
+    rows: Ints
+    calls: Calls
+    opened: Open
+    batch: Ints
+
+
 def own_stages(
-    activities: pa.Table,
-    work: Work,
-    replay: Ints,
-    roots: Roots,
-    created_in: Open,
-    calls: Calls,
-    launched_in: Open,
-    steps: Steps,
+    activities: pa.Table, work: Work, replay: Ints, roots: Roots, created_in: Open, eager: Eager
 ) -> Owned:
     """Decide the stage of each activity.
 
@@ -63,72 +79,97 @@ def own_stages(
         activities: the table; a stage that a reader has set stays, with its method.
         work: its columns.
         replay: replay of each, -1 for none.
-        roots: creation of each activity that has a node id (rows of `work.has_node`).
-        created_in: what was open at each of these creations.
-        calls: launching call of each activity.
-        launched_in: what was open at each launch.
-        steps: the recorded batches.
+        roots: creation of the node of each activity.
+        created_in: what was open at the creation that each answer of `roots` names.
+        eager: the work outside of graphs.
     """
-    count = work.count
-    stage, reason = work.stage.copy(), np.full(count, -1, dtype=np.int64)
+    stage, reason = work.stage.astype(np.int32), np.full(work.count, -1, dtype=np.int8)
     method = _given_methods(activities)
     open_ = (work.stage < 0) & ~work.mark
     method[open_] = _NONE
     method[work.mark & (work.stage < 0)] = -1
 
-    node = np.flatnonzero(work.has_node)
-    mine = open_[node]
     why = np.where(created_in.refused, reasons.RANGES_CROSS, reasons.NO_RANGE_AT_CAPTURE)
     why = np.where(roots.event < 0, roots.reason, np.where(created_in.stage < 0, why, -1))
-    why[_repeated(work, replay)[node]] = reasons.TWICE_IN_REPLAY
     found = np.where(why < 0, created_in.stage, -1)
-    _set(stage, method, reason, node[mine], found[mine], why[mine], _ORIGIN)
+    mine = rows_of(open_ & work.has_node)
+    answer = roots.answer[mine]
+    found, why = found.astype(np.int32), why.astype(np.int8)
+    _set(stage, method, reason, mine, found[answer], why[answer], _ORIGIN)
+    twice = _repeated(roots, work, replay)
+    if len(twice):
+        twice = twice[open_[twice]]
+        _set(stage, method, reason, twice, np.int64(-1), np.int64(reasons.TWICE_IN_REPLAY), _NONE)
 
-    unnamed = open_ & work.in_graph & ~work.has_node
+    unnamed = np.flatnonzero(open_ & work.in_graph & ~work.has_node)
     reason[unnamed] = np.where(work.opaque[unnamed], reasons.OPAQUE, reasons.NO_NODE_ID)
-
-    eager = np.flatnonzero(open_ & ~work.in_graph)
-    why = np.where(launched_in.refused, reasons.RANGES_CROSS, reasons.NO_RANGE_AT_LAUNCH)
-    why = np.where(launched_in.stage < 0, why, -1)
-    why = np.where(calls.found, why, reasons.LAUNCH_MISSING)
-    why = np.where(calls.twice, reasons.LAUNCH_TWICE, why)[eager]
-    _set(stage, method, reason, eager, np.where(why < 0, launched_in.stage[eager], -1), why, _EAGER)
-
-    outside = calls.found & ~work.in_graph
-    batch = np.full(count, -1, dtype=np.int64)
-    rows = np.flatnonzero(outside)
-    batch[rows] = steps.at(work.process[rows], calls.thread[rows], calls.begin[rows])
-    root = np.where(outside & ~launched_in.refused, launched_in.root, -1)
+    batch, root = _own_eager(stage, method, reason, open_, eager)
     return Owned(stage, method, reason, batch, root)
 
 
+def _own_eager(
+    stage: Codes, method: Bytes, reason: Bytes, open_: Bools, eager: Eager
+) -> tuple[Codes, Ints]:
+    """Set what is known of eager work; returns batch and outermost range of all activities."""
+    opened, calls, rows = eager.opened, eager.calls, eager.rows
+    if not len(rows):
+        return np.broadcast_to(np.int32(-1), len(stage)), np.broadcast_to(np.int64(-1), len(stage))
+    why = np.where(opened.refused, reasons.RANGES_CROSS, reasons.NO_RANGE_AT_LAUNCH)
+    why = np.where(opened.stage < 0, why, -1)
+    why = np.where(calls.found, why, reasons.LAUNCH_MISSING)
+    why = np.where(calls.twice, reasons.LAUNCH_TWICE, why)
+    mine = open_[rows]
+    found = np.where(why < 0, opened.stage, -1)
+    _set(stage, method, reason, rows[mine], found[mine], why[mine], _EAGER)
+    batch = np.full(len(stage), -1, dtype=np.int32)
+    batch[rows] = np.where(calls.found, eager.batch, -1)
+    root = np.full(len(stage), -1, dtype=np.int64)
+    root[rows] = np.where(calls.found & ~opened.refused, opened.root, -1)
+    return batch, root
+
+
 def _set(
-    stage: Ints, method: Ints, reason: Ints, rows: Ints, found: Ints, why: Ints, how: int
+    stage: Codes,
+    method: Bytes,
+    reason: Bytes,
+    rows: Ints | slice,
+    found: Ints | np.int64,
+    why: Ints | np.int64,
+    how: int,
 ) -> None:
     stage[rows] = found
     reason[rows] = why
-    method[rows] = np.where(why < 0, how, _NONE)
+    method[rows] = np.where(why < 0, np.int8(how), np.int8(_NONE))
 
 
-def _given_methods(activities: pa.Table) -> Ints:
+def _given_methods(activities: pa.Table) -> Bytes:
     codes, words = codes_of(activities.column("method"))
     known: dict[str, int] = {word: code for code, word in enumerate(METHODS)}
-    table = np.asarray([known.get(word, _NONE) for word in words] + [-1], dtype=np.int64)
-    return table[codes]
+    table = np.asarray([known.get(word, _NONE) for word in words] + [-1], dtype=np.int8)
+    if codes.strides == (0,) and len(codes):
+        return np.full(len(codes), table[codes[0]], dtype=np.int8)
+    given: Bytes = table[codes]
+    return given
 
 
-def _repeated(work: Work, replay: Ints) -> Bools:
-    """Whether a node ran more than once in one replay: its id then stands for several nodes."""
-    result = np.zeros(work.count, dtype=np.bool_)
-    rows = np.flatnonzero(work.has_node & (replay >= 0))
-    if not len(rows):
-        return result
-    key = pack(replay[rows], work.node_id[rows])
+def _repeated(roots: Roots, work: Work, replay: Ints) -> Ints:
+    """Rows of nodes that ran more than once in one replay: the id then stands for several."""
+    rows = rows_of(work.has_node & (replay >= 0))
+    node, where = roots.number[rows], replay[rows]
+    if not len(node):
+        return np.zeros(0, dtype=np.int64)
+    low, high = int(where.min()), int(where.max())
+    cells = (high - low + 1) * roots.ids
+    if cells <= _CELLS * len(node) + _FEW:
+        ran = np.zeros(cells, dtype=np.bool_)
+        ran[(where.astype(np.int64) - low) * roots.ids + node] = True
+        if int(np.count_nonzero(ran)) == len(node):
+            return np.zeros(0, dtype=np.int64)
+    key = pack(where, node)
     order = np.argsort(key, kind="stable")
-    same = key[order][1:] == key[order][:-1]
-    result[rows[order[1:][same]]] = True
-    result[rows[order[:-1][same]]] = True
-    return result
+    same = np.flatnonzero(key[order][1:] == key[order][:-1])
+    again = np.unique(order[np.r_[same, same + 1]])
+    return again if isinstance(rows, slice) else rows[again]
 
 
 def write_back(

@@ -6,12 +6,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from graphtrace.attribute.activity_stages import Owned, own_stages, write_back
+from graphtrace.attribute.activity_stages import Eager, Owned, own_stages, write_back
 from graphtrace.attribute.budget import budget_of
 from graphtrace.attribute.coverage import coverage_of, uncovered_warning
 from graphtrace.attribute.graph_table import GraphRows, complete_graphs, execs_of, one_value
 from graphtrace.attribute.host import host_times
-from graphtrace.attribute.keys import Ints, renumbered
+from graphtrace.attribute.keys import Bools, Ints, renumbered, rows_of
 from graphtrace.attribute.launches import Calls, Steps
 from graphtrace.attribute.open_stages import Open, OpenStages
 from graphtrace.attribute.origin import Lineage, Roots
@@ -149,28 +149,32 @@ def _find(tables: TableSet, opened: OpenStages) -> _Found:
     work = Work.of(activities)
     batches = tables.get("batches")
     replays, replay = find_replays(tables.get("replays"), api, batches, work)
-    lineage = Lineage.of(tables.get("graph_events"))
-    node = np.flatnonzero(work.has_node)
-    roots = lineage.roots(
-        work.process[node], work.node_id[node], _used_at(work, replays, replay)[node]
+    roots = Lineage.of(tables.get("graph_events")).roots(
+        work.process, work.node_id, _used_at(work, replays, replay), work.has_node
     )
     created = _open_at_creation(tables.get("graph_events"), opened)
     graphs = complete_graphs(
         tables.get("graphs"), tables.get("nodes"), tables.get("graph_events"), created.stage
     )
-    calls = Calls.of(api, work.process, work.correlation, work.has_correlation & ~work.in_graph)
-    launched = _open_at_launch(opened, work, calls)
-    owned = own_stages(
-        activities,
-        work,
-        replay,
-        roots,
-        _pick(created, roots.event),
-        calls,
-        launched,
-        Steps(batches),
-    )
+    created_in = _pick(created, roots.event)
+    eager = _eager(api, work, opened, Steps(batches))
+    owned = own_stages(activities, work, replay, roots, created_in, eager)
     return _Found(work, replays, replay, roots, graphs, owned)
+
+
+def _eager(api: pa.Table, work: Work, opened: OpenStages, steps: Steps) -> Eager:
+    """What launched the work outside of graphs, and what was open there."""
+    rows = np.flatnonzero(~work.in_graph)
+    process = work.process[rows]
+    calls = Calls.of(api, process, work.correlation[rows], work.has_correlation[rows])
+    known = np.flatnonzero(calls.found)
+    thread, begin = calls.thread[known], calls.begin[known]
+    part = opened.at(process[known], thread, begin)
+    stage, root, batch = (np.full(len(rows), -1, dtype=np.int64) for _ in range(3))
+    refused = np.zeros(len(rows), dtype=np.bool_)
+    stage[known], root[known], refused[known] = part.stage, part.root, part.refused
+    batch[known] = steps.at(process[known], thread, begin)
+    return Eager(rows, calls, Open(stage, root, refused), batch)
 
 
 def _used_at(work: Work, replays: ReplayRows, replay: Ints) -> Ints:
@@ -181,16 +185,6 @@ def _used_at(work: Work, replays: ReplayRows, replay: Ints) -> Ints:
     at = np.maximum(row, 0)
     known = (row >= 0) & replays.launch_known[at]
     return np.where(known, replays.launch_begin[at], work.begin)
-
-
-def _open_at_launch(opened: OpenStages, work: Work, calls: Calls) -> Open:
-    """What was open at each launch that was recorded; nothing at the others."""
-    rows = np.flatnonzero(calls.found)
-    part = opened.at(work.process[rows], calls.thread[rows], calls.begin[rows])
-    stage, root = (np.full(work.count, -1, dtype=np.int64) for _ in range(2))
-    refused = np.zeros(work.count, dtype=np.bool_)
-    stage[rows], root[rows], refused[rows] = part.stage, part.root, part.refused
-    return Open(stage, root, refused)
 
 
 def _open_at_creation(events: pa.Table, opened: OpenStages) -> Open:
@@ -211,29 +205,37 @@ def _pick(answers: Open, row: Ints) -> Open:
 
 def _nodes_of(found: _Found) -> tuple[Ints, Ints]:
     """Node and graph of each activity: those its lineage leads to, else what the reader says."""
-    node = np.full(found.work.count, -1, dtype=np.int64)
-    graph = found.work.graph.copy()
-    event = found.roots.event
-    some = event >= 0
-    rows = np.flatnonzero(found.work.has_node)[some]
-    node[rows] = found.graphs.node_of_event[event[some]]
-    graph[rows] = found.graphs.graph_of_event[event[some]]
-    return node, graph
+    event, answer = found.roots.event, found.roots.answer
+    if not len(found.graphs.node_of_event):
+        return np.broadcast_to(np.int32(-1), found.work.count), found.work.graph
+    node = np.where(event >= 0, found.graphs.node_of_event[event], -1).astype(np.int32)[answer]
+    graph = np.where(event >= 0, found.graphs.graph_of_event[event], -1).astype(np.int32)[answer]
+    lacks = graph < 0
+    return node, np.where(lacks, found.work.graph, graph) if lacks.any() else graph
 
 
 def _complete_replays(execs: pa.Table, found: _Found, graph: Ints) -> tuple[pa.Table, ReplayRows]:
     """Fill exec and graph of each replay where all its nodes agree."""
     replays = found.replays
-    count = len(replays.key)
-    rows = np.flatnonzero(found.replay >= 0)
-    row = replays.row_of(found.replay[rows])
-    exec_id = np.where(found.work.has_node, found.work.node_id >> 32, -1)[rows]
-    native = one_value(row, np.where(exec_id > 0, exec_id, -1), count)
-    source = one_value(row, graph[rows], count)
-    source = np.where(replays.graph < 0, source, replays.graph)
+    row = replays.row_of(found.replay)
+    lacks = replays.graph < 0
+    source = np.where(lacks, _agreed(row, lacks, graph), replays.graph)
     open_ = replays.exec < 0
-    table, key = execs_of(execs, replays.process, np.where(open_, native, -1), source)
+    native = np.full(len(open_), -1, dtype=np.int64)
+    if open_.any():
+        exec_id = np.where(found.work.has_node, found.work.node_id >> 32, -1)
+        native = _agreed(row, open_, np.where(exec_id > 0, exec_id, -1))
+    table, key = execs_of(execs, replays.process, native, source)
     return table, replace(replays, exec=np.where(open_, key, replays.exec), graph=source)
+
+
+def _agreed(row: Ints, wanted: Bools, value: Ints) -> Ints:
+    """For each replay that is wanted the value that its activities agree on, else -1."""
+    if not wanted.any():
+        return np.full(len(wanted), -1, dtype=np.int64)
+    # Row -1 reaches the last entry.
+    mine = rows_of(np.append(wanted, False)[row])
+    return one_value(row[mine], value[mine], len(wanted))
 
 
 def _times(

@@ -6,7 +6,7 @@ import pyarrow as pa
 
 from graphtrace.attribute import reasons
 from graphtrace.attribute.activity_stages import METHODS, Owned
-from graphtrace.attribute.keys import Bools, Ints
+from graphtrace.attribute.keys import Bools
 from graphtrace.attribute.work import Work
 from graphtrace.model.analysis import Coverage, Split
 from graphtrace.model.arrays import codes_of
@@ -25,20 +25,18 @@ def coverage_of(activities: pa.Table, work: Work, owned: Owned) -> Coverage:
     has = counted & (owned.stage >= 0)
     inferred = has & np.isin(owned.method, inferred_codes)
     parts = (counted, counted & work.in_graph, has & ~inferred, inferred, counted & ~has)
-    duration = work.end - work.begin
     codes, words = codes_of(activities.column("reason"))
     why = np.bincount(codes[parts[4] & (codes >= 0)], minlength=len(words))
     found = {word: int(n) for word, n in zip(words, why.tolist(), strict=True) if n}
     return Coverage(
-        activities=_split(parts, np.ones_like(duration)),
-        time_ns=_split(parts, duration),
+        activities=Split(*(int(np.count_nonzero(part)) for part in parts)),
+        time_ns=Split(*(_time(work, part) for part in parts)),
         reasons=dict(sorted(found.items(), key=lambda item: (-item[1], item[0]))),
     )
 
 
-def _split(parts: tuple[Bools, Bools, Bools, Bools, Bools], weight: Ints) -> Split:
-    total, graphs, exact, inferred, rest = (int(weight[part].sum()) for part in parts)
-    return Split(total, graphs, exact, inferred, rest)
+def _time(work: Work, part: Bools) -> int:
+    return int(work.end.sum(where=part)) - int(work.begin.sum(where=part))
 
 
 def uncovered_warning(work: Work, owned: Owned) -> str | None:

@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from graphtrace.attribute.keys import Ints, Lookup, join_keys, pack
+from graphtrace.attribute.keys import Ints, Lookup, join_keys, pack, rows_of
 from graphtrace.attribute.work import ints
 from graphtrace.model.arrays import make_table, numbers, valid_of
 
@@ -113,12 +113,12 @@ def _ordinal(graph: Ints) -> Ints:
 
 def one_value(group: Ints, value: Ints, groups: int) -> Ints:
     """The value of each group, -1 where its rows (those with a value >= 0) do not agree."""
-    some = value >= 0
-    low = np.full(groups, np.iinfo(np.int64).max, dtype=np.int64)
-    high = np.full(groups, -1, dtype=np.int64)
-    np.minimum.at(low, group[some], value[some])
-    np.maximum.at(high, group[some], value[some])
-    return np.where(low == high, low, -1)
+    rows = rows_of(value >= 0)
+    group, value = group[rows], value[rows]
+    one = np.full(groups, -1, dtype=value.dtype)
+    one[group] = value
+    one[group[one[group] != value]] = -1
+    return one.astype(np.int64)
 
 
 def execs_of(execs: pa.Table, process: Ints, native: Ints, graph: Ints) -> tuple[pa.Table, Ints]:

@@ -49,7 +49,7 @@ class OpenStages:
     def __init__(self, ranges: pa.Table, paths: StagePaths) -> None:
         self._paths = paths
         given = ranges.column("stage")
-        all_given = where_valid(as_numpy(given), valid_of(given))
+        all_given = where_valid(as_numpy(given), valid_of(given)).astype(np.int64)
         rows = _eligible(ranges)
         self.rows = rows
         self.process = as_numpy(ranges.column("process"))[rows].astype(np.int64)

@@ -15,23 +15,29 @@ import numpy as np
 import pyarrow as pa
 
 from graphtrace.attribute import reasons
-from graphtrace.attribute.keys import Bools, Ints, Lookup, pack, where_valid
-from graphtrace.model.arrays import as_numpy, valid_of
+from graphtrace.attribute.keys import Bools, Codes, Ints, Lookup, pack, where_valid
+from graphtrace.model.arrays import as_numpy, few, valid_of
 
 __all__ = ["Lineage", "Roots"]
 
 
 @dataclass(frozen=True, slots=True)
 class Roots:
-    """Where queries lead.
+    """Where uses of node ids lead. Uses are many and answers few, so answers are held once.
 
     Attributes:
-        event: row of `graph_events` that created the node, -1 where there is none.
-        reason: code of `reasons` where `event` is -1.
+        event: of each answer the row of `graph_events` that created the node, -1 where none did.
+        reason: of each answer the code of `reasons` where `event` is -1.
+        answer: of each use its answer; -1, the last answer, where there is no node id.
+        number: of each use the number of its id within its process, -1 where there is none.
+        ids: how many ids there are.
     """
 
     event: Ints
     reason: Ints
+    answer: Codes
+    number: Codes
+    ids: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +91,9 @@ class Lineage:
 
     def _find(self, process: Ints, node: Ints, time: Ints) -> _Found:
         count = len(self.rows)
+        if not count:
+            nothing = np.full(len(node), -1, dtype=np.int64)
+            return _Found(nothing, nothing)
         key = pack(np.r_[self.process, process], np.r_[self.node, node])
         head = Lookup.of(key[:count]).first(key[count:])
         # Rank of each time among those of the events, so that (id, time) is one integer.
@@ -120,22 +129,76 @@ class Lineage:
         ended = np.r_[creation, True][pointer]
         return pointer[:count], np.where(ended, reason, reasons.CYCLE)[:count]
 
-    def roots(self, process: Ints, node: Ints, time: Ints) -> Roots:
+    def roots(self, process: Ints, node: Ints, time: Ints, known: Bools) -> Roots:
         """The creation of each node as of a time.
 
+        Of the many uses of one id the first and the last are looked up. Where both stand for one
+        event so do those between: with time, an id only ever moves on to a later event.
+
         Args:
-            process: process key of each query.
+            process: process key of each use.
             node: node id of each.
             time: when the id was used, ns.
+            known: whether there is an id at all.
         """
+        rows = None if bool(known.all()) else np.flatnonzero(known)
+        if rows is not None:
+            process, node, time = process[rows], node[rows], time[rows]
+        nothing = np.full(1, -1, dtype=np.int64)
+        if not len(node):
+            nobody = np.broadcast_to(np.int32(-1), len(known))
+            return Roots(nothing, nothing, nobody, nobody, 0)
+        words, number = few(pack(process, node))
+        found, moved = self._span(process, node, time, number, len(words))
+        event, reason = self._led(found)
+        answer = number
+        if moved.any():
+            again = np.flatnonzero(moved[number])
+            each = self._led(self._find(process[again], node[again], time[again]))
+            answer = number.copy()
+            answer[again] = len(words) + np.arange(len(again), dtype=np.int32)
+            event, reason = np.r_[event, each[0]], np.r_[reason, each[1]]
+        return Roots(
+            np.r_[event, nothing],
+            np.r_[reason, nothing],
+            _spread(answer, rows, len(known)),
+            _spread(number, rows, len(known)),
+            len(words),
+        )
+
+    def _span(
+        self, process: Ints, node: Ints, time: Ints, number: Codes, ids: int
+    ) -> tuple[_Found, Bools]:
+        """What each id stands for at its first use, and whether that is another at its last."""
+        at = number.astype(np.intp)  # the only index that `ufunc.at` is quick with
+        some = np.zeros(ids, dtype=np.int64)
+        some[at] = np.arange(len(node))
+        first = np.full(ids, np.iinfo(np.int64).max)
+        last = np.full(ids, np.iinfo(np.int64).min)
+        np.minimum.at(first, at, time)
+        np.maximum.at(last, at, time)
+        early = self._find(process[some], node[some], first)
+        late = self._find(process[some], node[some], last)
+        return early, (early.position != late.position) | (early.reason != late.reason)
+
+    def _led(self, found: _Found) -> tuple[Ints, Ints]:
+        """Event and reason that what was found leads to."""
         if not len(self.rows):
-            event = np.full(len(node), -1, dtype=np.int64)
-            return Roots(event, np.full(len(node), reasons.CREATION_MISSING, dtype=np.int64))
-        found = self._find(process, node, time)
+            missing = np.full(len(found.position), reasons.CREATION_MISSING, dtype=np.int64)
+            return np.full(len(missing), -1, dtype=np.int64), missing
         pointer, ends = self._roots()
         at = np.maximum(found.position, 0)
         chain = ends[at]
         reason = np.where((found.reason >= 0) & (chain != reasons.CYCLE), found.reason, chain)
         reason = np.where(found.position < 0, reasons.CREATION_MISSING, reason)
         event = np.where(reason < 0, self.rows[np.minimum(pointer[at], len(self.rows) - 1)], -1)
-        return Roots(event, reason)
+        return event, reason
+
+
+def _spread(codes: Codes, rows: Ints | None, count: int) -> Codes:
+    """The codes of some rows as those of all, -1 for the others."""
+    if rows is None:
+        return codes
+    spread = np.full(count, -1, dtype=np.int32)
+    spread[rows] = codes
+    return spread

@@ -36,7 +36,10 @@ class ReplayRows:
 
     def row_of(self, key: Ints) -> Ints:
         """Row of each replay key, -1 where there is none."""
-        return np.where(key >= 0, Lookup.of(self.key).first(key), -1)
+        count = len(self.key)
+        if bool((self.key == np.arange(count)).all()) and int(key.max(initial=-1)) < count:
+            return key
+        return Lookup.of(self.key).first(key)
 
     def table(self) -> pa.Table:
         """The table `replays`."""

@@ -7,15 +7,18 @@ first of them in the order (begin, stream, ordinal). So the shares of a lane sum
 the union of its activities, whatever the order of the rows.
 """
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
-from graphtrace.attribute.keys import Ints, Lanes
+from graphtrace.attribute.keys import Ints
 
-__all__ = ["Shares", "share"]
+__all__ = ["Block", "Shares", "blocks", "in_order", "part_of"]
 
+_BLOCK: Final = 1 << 17
+"""Activities looked at together: their columns stay in a processor's cache."""
 _CELLS: Final = 1 << 22
 """Pairs of activity and stretch looked at together, which bounds the memory that is used."""
 
@@ -35,49 +38,91 @@ class Shares:
     idle: Ints
 
 
-def share(
-    lane: Ints, begin: Ints, end: Ints, stream: Ints, ordinal: Ints, unit_end: Ints, lanes: int
-) -> Shares:
-    """Share the time of each lane among its activities.
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Shares of the activities from one place in the order to another."""
+
+    begin: int
+    end: int
+    shares: Shares
+
+
+def in_order(begin: Ints, stream: Ints, ordinal: Ints) -> Ints | slice:
+    """Rows of one lane in the order (begin, stream, ordinal)."""
+    if bool((begin[1:] > begin[:-1]).all()):
+        return slice(None)
+    return np.lexsort((ordinal, stream, begin))
+
+
+def part_of(rows: Ints | slice, begin: int, end: int) -> Ints | slice:
+    """The rows from one place to another; a slice stands for all rows."""
+    if isinstance(rows, slice):
+        return slice(begin, end)
+    part: Ints = rows[begin:end]
+    return part
+
+
+def blocks(
+    rows: Ints | slice,
+    begin: Ints,
+    end: Ints,
+    unit_end: Callable[[int, int], Ints],
+    size: int = _BLOCK,
+) -> Iterator[Block]:
+    """Share the time of one lane among its activities, some of them at a time.
+
+    A block ends where nothing works across its end, so that blocks know nothing of each other but
+    when work and units ended before.
 
     Args:
-        lane: 0 to `lanes` - 1; activities of different lanes do not meet.
-        begin: ns.
+        rows: the activities of the lane, in their fixed order.
+        begin: ns, of all activities.
         end: ns, not before `begin`.
-        stream: stream of each, for the fixed order.
-        ordinal: unique in its lane.
-        unit_end: end of the unit (replay, batch or range) of each, not before its `end`. A gap
-            counts where a unit that began earlier ends after it.
-        lanes: how many lanes there are.
+        unit_end: gives, from one place in `rows` to another, the end of the unit (replay, batch or
+            range) of each, not before its `end`. A gap counts where a unit that began earlier ends
+            after it.
+        size: activities to look at together, at first.
     """
-    count = len(lane)
-    if not count:
-        nothing = np.zeros(0, dtype=np.int64)
-        return Shares(nothing, nothing, nothing)
-    axis = Lanes.of(lane, begin, unit_end, lanes)
-    start = axis.place(lane, begin)
-    rows = np.arange(count)
-    if not (start[1:] > start[:-1]).all():
-        rows = np.lexsort((ordinal, stream, start))
-    start = start[rows]
-    stop = axis.place(lane, end)[rows]
-    # Lanes lie one after the other, so that running maxima do not reach into the next one.
-    worked = np.maximum.accumulate(stop)
-    until = np.maximum.accumulate(axis.place(lane, unit_end)[rows])
-    gap = np.zeros(count, dtype=np.int64)
-    inside = until[:-1] >= start[1:]
-    gap[1:] = np.where(inside, np.maximum(start[1:] - worked[:-1], 0), 0)
+    count = len(begin) if isinstance(rows, slice) else len(rows)
+    at, worked, until = 0, None, None
+    while at < count:
+        cut, start, stop = _cut(rows, begin, end, at, count, size)
+        latest = np.maximum.accumulate(stop)
+        before = np.r_[start[0] if worked is None else worked, latest[:-1]]
+        units = np.maximum.accumulate(unit_end(at, cut))
+        if until is not None:
+            np.maximum(units, until, out=units)
+        open_ = np.r_[start[0] - 1 if until is None else until, units[:-1]] >= start
+        idle = np.where(open_, np.maximum(start - before, 0), 0)
+        head = start >= before
+        lone = head & np.r_[head[1:], True]
+        busy = np.where(lone, stop - start, 0)
+        alone = busy.copy()
+        together = np.flatnonzero(~lone)
+        if len(together):
+            busy[together], alone[together] = _concurrent(start[together], stop[together])
+        yield Block(at, cut, Shares(busy, alone, idle))
+        worked = latest[-1] if worked is None else max(worked, latest[-1])
+        until = units[-1]
+        at = cut
 
-    head = np.r_[True, start[1:] >= worked[:-1]]
-    lone = head & np.r_[head[1:], True]
-    busy = np.where(lone, stop - start, 0)
-    alone = busy.copy()
-    together = np.flatnonzero(~lone)
-    if len(together):
-        busy[together], alone[together] = _concurrent(start[together], stop[together])
-    result = Shares(np.empty_like(busy), np.empty_like(busy), np.empty_like(busy))
-    result.busy[rows], result.alone[rows], result.idle[rows] = busy, alone, gap
-    return result
+
+def _cut(
+    rows: Ints | slice, begin: Ints, end: Ints, at: int, count: int, size: int
+) -> tuple[int, Ints, Ints]:
+    """Where a block that starts at a place ends, and the times of its activities."""
+    while True:
+        stop = min(at + size, count)
+        here = part_of(rows, at, stop)
+        start, finish = begin[here], end[here]
+        if stop == count:
+            return stop, start, finish
+        following = begin[part_of(rows, stop, stop + 1)]
+        free = np.flatnonzero(np.r_[start[1:], following] >= np.maximum.accumulate(finish))
+        if len(free):
+            cut = int(free[-1]) + 1
+            return at + cut, start[:cut], finish[:cut]
+        size *= 2
 
 
 def _concurrent(start: Ints, stop: Ints) -> tuple[Ints, Ints]:

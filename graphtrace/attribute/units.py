@@ -13,10 +13,20 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from graphtrace.attribute.keys import Bools, Ints, Lanes, pack, renumbered, sum_by
-from graphtrace.attribute.sharing import share
+from graphtrace.attribute.keys import (
+    Bools,
+    Codes,
+    Ints,
+    Lanes,
+    order_of,
+    pack,
+    renumbered,
+    rows_of,
+    sum_by,
+)
+from graphtrace.attribute.sharing import blocks, in_order, part_of
 from graphtrace.attribute.work import Work
-from graphtrace.model.arrays import dictionary, make_table, numbers
+from graphtrace.model.arrays import dictionary, few, make_table, numbers
 from graphtrace.model.vocabulary import BudgetScope
 
 __all__ = ["LAUNCH_GAP_NS", "UnitTimes", "device_times", "eager_busy", "times_table"]
@@ -59,9 +69,9 @@ class UnitTimes:
     overlapping: int
 
 
-def _lanes(work: Work, rows: Ints) -> tuple[Ints, int]:
-    keys, lane = np.unique(pack(work.process[rows], work.device[rows]), return_inverse=True)
-    return lane.astype(np.int64), len(keys)
+def _lanes(work: Work, rows: Ints | slice) -> tuple[Ints, int]:
+    keys, lane = few(pack(work.process[rows], work.device[rows]))
+    return lane, len(keys)
 
 
 def device_times(
@@ -81,32 +91,30 @@ def device_times(
         unit: unit of each, -1 for none.
         launch_gap_ns: longest gap that counts as launch latency, ns.
     """
-    rows = np.flatnonzero(unit >= 0)
+    rows = rows_of(unit >= 0)
     lane, lanes = _lanes(work, rows)
-    begin, end = work.begin[rows], work.end[rows]
-    span, (first, last, span_lane) = _spans(lane, unit[rows], begin, end)
-    shares = share(lane, begin, end, work.stream[rows], work.key[rows], last[span], lanes)
-    wall, overlaps = _union(span_lane, first, last, lanes)
+    spans = _Spans.of(lane, unit[rows], work.begin[rows], work.end[rows])
+    wall, overlaps = _union(spans.lane, spans.begin, spans.end, lanes)
     device = np.zeros(lanes, dtype=np.int64)
-    device[lane] = work.device[rows]
-    short = shares.idle <= (launch_gap_ns if scope == "replay" else -1)
-    key = pack(unit[rows], work.device[rows], stage[rows])
-    head, (busy, alone, idle, kernels, launch) = sum_by(
-        key,
-        shares.busy,
-        shares.alone,
-        shares.idle,
-        work.kernel[rows].astype(np.int64),
-        np.where(short, shares.idle, 0),
-    )
-    head = rows[head]
-    own = np.zeros(len(first), dtype=np.int64)
-    own[span] = unit[rows]
+    device[spans.lane] = work.device[rows][spans.first]
+    limit = launch_gap_ns if scope == "replay" else -1
+    parts = [_Part.none()]
+    for number in range(lanes):
+        mine = slice(None) if lanes == 1 else np.flatnonzero(lane == number)
+        here = _those(rows, mine)
+        order = in_order(work.begin[here], work.stream[here], work.key[here])
+        place = _those(mine, order)
+        parts += _lane_parts(work, stage, unit, rows, place, spans, limit)
+    total = _Part(*(np.concatenate(columns) for columns in zip(*map(_columns, parts), strict=True)))
+    head = total.row
+    key = pack(unit[head], work.device[head], stage[head])
+    first, (busy, alone, idle, kernels, launch) = sum_by(key, *_columns(total)[1:])
+    head = head[first]
     return UnitTimes(
         scope=scope,
-        unit=unit[head],
-        device=work.device[head],
-        stage=stage[head],
+        unit=unit[head].astype(np.int64),
+        device=work.device[head].astype(np.int64),
+        stage=stage[head].astype(np.int64),
         busy_ns=busy,
         alone_ns=alone,
         idle_ns=idle,
@@ -114,24 +122,128 @@ def device_times(
         launch_ns=launch,
         wall_device=device,
         wall_ns=wall,
-        units=len(np.unique(own)),
-        overlapping=len(np.unique(own[overlaps])),
+        units=len(np.unique(spans.unit)),
+        overlapping=len(np.unique(spans.unit[overlaps])),
     )
 
 
-def _spans(lane: Ints, unit: Ints, begin: Ints, end: Ints) -> tuple[Ints, tuple[Ints, Ints, Ints]]:
-    """Span of each row, and (begin, end, lane) of the spans: the work of one unit in one lane."""
-    if not len(lane):
-        return lane, (lane, lane, lane)
-    key = pack(lane, unit)
-    order = np.argsort(key, kind="stable")
-    new = np.r_[True, key[order][1:] != key[order][:-1]]
-    heads = np.flatnonzero(new)
-    span = np.empty(len(lane), dtype=np.int64)
-    span[order] = np.cumsum(new) - 1
-    first = np.minimum.reduceat(begin[order], heads)
-    last = np.maximum.reduceat(end[order], heads)
-    return span, (first, last, lane[order[heads]])
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Times by unit and stage of some of the work; `row` is one activity of each."""
+
+    row: Ints
+    busy: Ints
+    alone: Ints
+    idle: Ints
+    kernels: Ints
+    launch: Ints
+
+    @classmethod
+    def none(cls) -> "_Part":
+        nothing = np.zeros(0, dtype=np.int64)
+        return cls(nothing, nothing, nothing, nothing, nothing, nothing)
+
+
+def _columns(part: _Part) -> tuple[Ints, Ints, Ints, Ints, Ints, Ints]:
+    return part.row, part.busy, part.alone, part.idle, part.kernels, part.launch
+
+
+def _those(rows: Ints | slice, some: Ints | slice) -> Ints | slice:
+    """Some of the rows; a slice stands for all."""
+    if isinstance(rows, slice):
+        return some
+    chosen: Ints = rows[some]
+    return chosen
+
+
+def _lane_parts(
+    work: Work,
+    stage: Codes,
+    unit: Ints,
+    rows: Ints | slice,
+    place: Ints | slice,
+    spans: "_Spans",
+    limit: int,
+) -> list[_Part]:
+    """Sums of the work of one lane, a block at a time.
+
+    Args:
+        work: the activities.
+        stage: of each activity.
+        unit: of each activity.
+        rows: the activities that have a unit.
+        place: which of these are in the lane, in their fixed order.
+        spans: those of the activities that have a unit.
+        limit: longest gap that is launch latency, ns.
+    """
+
+    def unit_end(at: int, cut: int) -> Ints:
+        return spans.end[spans.of_row[part_of(place, at, cut)]]
+
+    mine = _those(rows, place)
+    parts = []
+    for block in blocks(mine, work.begin, work.end, unit_end):
+        here, shares = part_of(mine, block.begin, block.end), block.shares
+        launch = np.where(shares.idle <= limit, shares.idle, 0)
+        first, sums = sum_by(
+            pack(unit[here], stage[here]),
+            shares.busy,
+            shares.alone,
+            shares.idle,
+            work.kernel[here],
+            launch,
+        )
+        at = first + block.begin
+        parts.append(_Part(at if isinstance(mine, slice) else mine[at], *sums))
+    return parts
+
+
+@dataclass(frozen=True, slots=True)
+class _Spans:
+    """Spans: the work of one unit in one lane.
+
+    Attributes:
+        of_row: span of each activity.
+        first: an activity of each span.
+        begin, end: of each span, ns.
+        lane, unit: of each span.
+    """
+
+    of_row: Codes
+    first: Ints
+    begin: Ints
+    end: Ints
+    lane: Ints
+    unit: Ints
+
+    @classmethod
+    def of(cls, lane: Ints, unit: Ints, begin: Ints, end: Ints) -> "_Spans":
+        """Spans of some work. Neighbours of one span are one stretch, of which there are few."""
+        if not len(lane):
+            nothing = np.zeros(0, dtype=np.int64)
+            none = np.zeros(0, dtype=np.int32)
+            return cls(none, nothing, nothing, nothing, nothing, nothing)
+        new = np.ones(len(lane), dtype=np.bool_)
+        new[1:] = (unit[1:] != unit[:-1]) | (lane[1:] != lane[:-1])
+        heads = np.flatnonzero(new)
+        first = np.minimum.reduceat(begin, heads)
+        last = np.maximum.reduceat(end, heads)
+        key = pack(lane[heads], unit[heads])
+        order = order_of(key)
+        starts = np.flatnonzero(np.r_[True, key[order][1:] != key[order][:-1]])
+        number = np.empty(len(heads), dtype=np.int32)
+        number[order] = np.repeat(
+            np.arange(len(starts), dtype=np.int32), np.diff(np.r_[starts, len(order)])
+        )
+        row = heads[order[starts]]
+        return cls(
+            of_row=np.repeat(number, np.diff(np.r_[heads, len(lane)])),
+            first=row,
+            begin=np.minimum.reduceat(first[order], starts),
+            end=np.maximum.reduceat(last[order], starts),
+            lane=lane[row].astype(np.int64),
+            unit=unit[row].astype(np.int64),
+        )
 
 
 def _union(lane: Ints, begin: Ints, end: Ints, lanes: int) -> tuple[Ints, Bools]:
@@ -141,9 +253,9 @@ def _union(lane: Ints, begin: Ints, end: Ints, lanes: int) -> tuple[Ints, Bools]
     if not len(lane):
         return length, overlaps
     axis = Lanes.of(lane, begin, end, lanes)
-    start = axis.place(lane, begin)
+    start = axis.place_inside(lane, begin)
     order = np.argsort(start, kind="stable")
-    start, stop, where = start[order], axis.place(lane, end)[order], lane[order]
+    start, stop, where = start[order], axis.place_inside(lane, end)[order], lane[order]
     until = np.maximum.accumulate(stop)
     before = np.r_[start[0], until[:-1]]
     np.add.at(length, where, np.maximum(stop - np.maximum(start, before), 0))

@@ -14,7 +14,7 @@ __all__ = ["Work", "ints", "is_word"]
 
 
 def ints(table: pa.Table, column: str) -> Ints:
-    """A numeric column as int64, -1 where it is null."""
+    """A numeric column, -1 where it is null; as wide as the schema says, not to be written to."""
     values = table.column(column)
     return where_valid(as_numpy(values), valid_of(values))
 
@@ -22,13 +22,17 @@ def ints(table: pa.Table, column: str) -> Ints:
 def is_word(table: pa.Table, column: str, *words: str) -> Bools:
     """Whether a text column holds one of these words."""
     codes, known = codes_of(table.column(column))
-    hits = [code for code, word in enumerate(known) if word in words]
-    return np.isin(codes, hits) if hits else np.zeros(len(codes), dtype=np.bool_)
+    # Null is code -1, which reaches the last entry.
+    hits = np.asarray([*(word in words for word in known), False], dtype=np.bool_)
+    if codes.strides == (0,) and len(codes):
+        return np.broadcast_to(hits[codes[0]], len(codes))
+    found: Bools = hits[codes]
+    return found
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """Columns of `activities`; -1 is null.
+    """Columns of `activities`, in the table's own memory where it has no null; -1 is null.
 
     Attributes:
         has_node: whether the profiler gave a graph node id.

@@ -339,13 +339,21 @@ def _integers(members: _Members, text: Text, columns: dict[str, Ints]) -> None:
     row, value = row[len(own) :], value[len(own) :]
     # The device and context that a copy ran in stand for those that a peer-to-peer copy lacks.
     for code in (_IN_DEVICE, _IN_CONTEXT, _DEVICE, _CONTEXT, *range(_STREAM, _GRID)):
-        mine = (codes == code) & (value != NULL)
-        columns[names[code - 1]][row[mine]] = value[mine]
+        mine = codes == code
+        if not mine.any():
+            continue
+        # Of several members of one name the last one counts, be it no number.
+        said = _absent(members.rows)
+        said[row[mine]] = value[mine]
+        column = columns[names[code - 1]]
+        column[said != NULL] = said[said != NULL]
     for name, code in (("grid", _GRID), ("block", _GRID + 1)):
         mine = np.flatnonzero(members.inside == code)
         shape, triple = members.triples(members.colon[mine])
         for axis, part in zip("xyz", triple, strict=True):
-            columns[f"{name}_{axis}"][members.row[mine[shape]]] = text.integers(text.stripped(part))
+            size = np.full(len(mine), NULL, dtype=np.int64)
+            size[shape] = text.integers(text.stripped(part))
+            columns[f"{name}_{axis}"][members.row[mine]] = size
     device = columns["kind"] <= SET
     for name, other in (("device", "pid"), ("stream", "tid")):
         lacks = device & (columns[name] == NULL)

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from graphtrace.ingest.ncu_csv_cells import Cells
 from graphtrace.ingest.ncu_csv_labels import metric_of
-from graphtrace.ingest.ncu_csv_lines import Printed, records
+from graphtrace.ingest.ncu_csv_lines import Printed, Said, records
 from graphtrace.ingest.ncu_csv_values import Style, style_of
 from graphtrace.ingest.ncu_devices import WANTED, devices_of, launch_columns, whole
 from graphtrace.ingest.ncu_metrics import Facts
@@ -32,7 +32,9 @@ _ABOUT: Final = frozenset(
         *("Context", "Stream", "Block Size", "Grid Size", "Device", "CC"),
     )
 )
-"""Columns that describe the launch; on a raw page all others are metrics."""
+"""Columns that describe the launch; on a raw page all others are metrics, but for NVTX."""
+_NVTX: Final = (":Push/Pop_Range:", ":Start/Stop_Range:")
+"""In the names of the columns that `--nvtx` adds: the ranges open at the launch."""
 _SHAPE: Final = re.compile(r"\(\s*(\d+),\s*(\d+),\s*(\d+)\s*\)")
 _VALUE: Final = "Metric Value"
 _ATTRIBUTE: Final = "device__attribute_"
@@ -103,9 +105,9 @@ def read(path: Path) -> Source:
         InputCorrupt: numbers in the manner of two locales, or text that breaks off.
         InputError: the file cannot be read.
     """
-    complaints: list[str] = []
+    said = Said()
     try:
-        style, kinds = _survey(path, complaints)
+        style, kinds = _survey(path, said)
         launches, cells, broken = _gather(path, style)
     except OSError as error:
         raise InputError(
@@ -119,7 +121,7 @@ def read(path: Path) -> Source:
             "It starts as UTF-16 text and breaks off inside a character.",
             "Copy the file again, whole.",
         ) from None
-    info = InputInfo(str(path), "ncu_csv", "Nsight Compute")
+    info = InputInfo(str(path), "ncu_csv", "Nsight Compute", synthetic=said.synthetic)
     if "summary" in kinds and not launches.keys:
         raise InputUnsupported(
             f"{path} holds averages over launches.",
@@ -128,15 +130,15 @@ def read(path: Path) -> Source:
         )
     tables = TableSet(_tables(launches, cells))
     if not launches.keys:
-        return Source(info, tables, nothing=_nothing(path, kinds, complaints))
+        return Source(info, tables, nothing=_nothing(path, kinds, said.complaints))
     return Source(info, tables, warnings=_warnings(path, launches, broken, cells))
 
 
-def _survey(path: Path, complaints: list[str]) -> tuple[Style, set[str]]:
+def _survey(path: Path, said: Said) -> tuple[Style, set[str]]:
     """The decimal separator that the cells prove, a point where none does, and kinds of pages."""
     styles: set[Style] = set()
     kinds: set[str] = set()
-    for record in records(path, complaints):
+    for record in records(path, said):
         kinds.add(record.page[1].kind)
         if len(styles) < 2:
             styles |= style_of(value for _, _, value in _metrics(record, None))
@@ -154,9 +156,10 @@ def _metrics(record: Printed, units: tuple[str, ...] | None) -> Iterator[tuple[s
     page = record.page[1]
     if page.kind == "raw":
         for position, (column, cell) in enumerate(zip(page.columns, record.cells, strict=False)):
-            if column not in _ABOUT:
-                unit = "" if units is None or position >= len(units) else units[position]
-                yield column, unit, cell
+            if column in _ABOUT or (":" in column and any(word in column for word in _NVTX)):
+                continue
+            unit = "" if units is None or position >= len(units) else units[position]
+            yield column, unit, cell
     elif page.kind == "details":
         fields = dict(zip(page.columns, record.cells, strict=False))
         label = fields.get("Metric Name", "")
@@ -169,7 +172,7 @@ def _gather(path: Path, style: Style) -> tuple[_Launches, Cells, int]:
     """All results, their cells, and how many records broke off."""
     launches, cells, broken = _Launches(), Cells(style, WANTED), 0
     units: dict[int, tuple[str, ...]] = {}
-    for record in records(path, []):
+    for record in records(path, Said()):
         ordinal, page = record.page
         if page.kind == "summary":
             continue

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from graphtrace.ingest.ncu_csv_values import Style, base_unit, number, unlike
+from graphtrace.ingest.ncu_csv_values import Style, base_unit, number, parts, unlike
 from graphtrace.ingest.ncu_metrics import Facts, Words, list_column
 from graphtrace.model.arrays import dictionary, make_table, numbers
 
@@ -68,21 +68,22 @@ class Cells:
         if (result, code) in self._seen:
             # The details page shows some metrics in two sections.
             return
-        if not self._style and unlike(cell):
+        whole, listed = parts(cell)
+        if not self._style and any(map(unlike, (whole, *listed))):
             self.two_ways += 1
             self.refuse("number may be read in two ways", f"{name} = {cell}")
             return
         self._seen.add((result, code))
         base, power = self._base(unit)
-        parts = cell.split(";") if ";" in cell else ()
-        listed = [number(part, self._style or ".") for part in parts]
-        length = -1
-        if listed and all(value is not None for value in listed):
-            scaled = [float(value.scaleb(power)) for value in listed if value is not None]
+        each = [number(part, self._style or ".") for part in listed]
+        value, length = number(whole, self._style or "."), -1
+        if each and all(one is not None for one in each) and (value is not None or not whole):
+            scaled = [float(one.scaleb(power)) for one in each if one is not None]
             self._instances.append(np.array(scaled))
-            length, value = len(scaled), None
-        else:
-            value = number(cell, self._style or ".")
+            length, cell = len(scaled), whole
+        elif listed:
+            # Instances that are texts; the table holds none.
+            value = None
         self._put(result, code, base, length, self._numeric(value, power, cell))
         if name in self._wanted and name not in facts:
             fact = self._fact(value, power, cell)

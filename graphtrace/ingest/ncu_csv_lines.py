@@ -8,12 +8,14 @@ of the program that was profiled; a file may hold the output of several runs, on
 import io
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, Final
 
-__all__ = ["Page", "Printed", "records"]
+__all__ = ["SYNTHETIC_MARK", "Page", "Printed", "Said", "records"]
 
+SYNTHETIC_MARK: Final = "==PROF== graphtrace.testing synthetic"
+"""Start of the line that `graphtrace.testing` leaves in the pages it builds."""
 _BOMS: Final = ((b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"), (b"\xef\xbb\xbf", "utf-8-sig"))
 _CELL: Final = re.compile(r'"((?:[^"]|"")*)"|([^,"]*)')
 _MAX_LINES: Final = 2000
@@ -48,6 +50,19 @@ class Printed:
     line: int
     cells: list[str]
     whole: bool
+
+
+@dataclass(slots=True)
+class Said:
+    """What lines between the records say.
+
+    Attributes:
+        complaints: errors of ncu.
+        synthetic: whether we built the file ourselves.
+    """
+
+    complaints: list[str] = field(default_factory=list)
+    synthetic: bool = False
 
 
 def _decoded(file: BinaryIO) -> io.TextIOWrapper:
@@ -93,12 +108,12 @@ def _is_row(line: str, page: Page) -> bool:
     return first[:1].isdigit() or (page.kind == "raw" and line.startswith('"",'))
 
 
-def records(path: Path, complaints: list[str]) -> Iterator[Printed]:
+def records(path: Path, said: Said) -> Iterator[Printed]:
     """Records of all pages of a file, in order.
 
     Args:
         path: the file.
-        complaints: filled with the lines of ncu that start with `==ERROR==`.
+        said: filled with what the lines between the records say.
 
     Raises:
         OSError: the file cannot be read.
@@ -115,7 +130,8 @@ def records(path: Path, complaints: list[str]) -> Iterator[Printed]:
                 page, pages = (pages, header), pages + 1
                 continue
             if bare.startswith("==ERROR=="):
-                complaints.append(bare.removeprefix("==ERROR==").strip()[:200])
+                said.complaints.append(bare.removeprefix("==ERROR==").strip()[:200])
+            said.synthetic |= bare.startswith(SYNTHETIC_MARK)
             if page is None or not _is_row(bare, page[1]):
                 continue
             whole, taken = bare.count('"') % 2 == 0, 1

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from decimal import Decimal
 from typing import Final
 
-__all__ = ["Style", "base_unit", "number", "style_of", "unlike"]
+__all__ = ["Style", "base_unit", "number", "parts", "style_of", "unlike"]
 
 _SPACES: Final = re.compile("(?<=\\d)[\u00a0\u202f\u2009 '\u2019](?=\\d{3}(?!\\d))")
 _ABSENT: Final = frozenset({"", "n/a", "(!) n/a", "nan", "-nan", "inf", "-inf", "no data"})
@@ -19,6 +19,8 @@ _SCALES: Final = {"": 0, "K": 3, "M": 6, "G": 9, "T": 12, "P": 15}
 _SECONDS: Final = {"second": 0, "s": 0, "msecond": -3, "ms": -3, "usecond": -6, "us": -6}
 _SECONDS_SHORT: Final = {"nsecond": -9, "ns": -9}
 _SCALED: Final = re.compile(r"([KMGTP])(byte|hz|sector|inst|request|cycle|warp|thread)(s?)")
+
+_LISTED: Final = re.compile(r"([^();]*?) ?\(([^()]*)\)")
 
 Style = str
 """The decimal separator: a point or a comma."""
@@ -50,13 +52,25 @@ def _bare(cell: str) -> str:
     return _SPACES.sub("", cell.strip())
 
 
+def parts(cell: str) -> tuple[str, tuple[str, ...]]:
+    """The value of the metric and those of its instances, as printed.
+
+    `--print-metric-instances values` prints `6 (1; 2; 3)`, and `(1; 2; 3)` where there is no value
+    of the metric as a whole. Other tools write the instances alone, `1;2;3`.
+    """
+    match = _LISTED.fullmatch(cell.strip())
+    if match is not None:
+        return match.group(1), tuple(match.group(2).split(";"))
+    return ("", tuple(cell.split(";"))) if ";" in cell else (cell, ())
+
+
 def style_of(cells: Iterable[str]) -> set[Style]:
     """Decimal separators that the cells prove; more than one where they contradict each other."""
     found: set[Style] = set()
     for cell in cells:
         if len(cell) > 40 or not ("," in cell or "." in cell):
             continue
-        bare = _bare(cell)
+        bare = _bare(parts(cell)[0])
         found.update(style for style, proof in _PROOF.items() if proof.fullmatch(bare))
     return found
 

@@ -40,6 +40,8 @@ _REALS: Final[dict[Any, np.dtype[Any]]] = {
 }
 _LARGEST: Final = (1 << 63) - 1
 _FIRST_DIRECT: Final = -(1 << 62)
+_BITS: Final = frozenset({"uint64Value"})
+"""Columns whose 64 bits SQLite exports hold as if they had a sign; those bits are what is read."""
 _TOO_WIDE: Final = "does not fit 64 bits"
 
 
@@ -233,8 +235,11 @@ def _cells(array: pa.Array, column: Column, direct: Direct | None) -> _Cells:
         known = None if valid.all() else valid
         if known is not None and not valid.any():
             return _Cells(Numbers(np.broadcast_to(np.int8(0), len(array)), known))
-        if column.text or values.dtype.kind == "f":
+        # What is too wide for an integer is none for a real.
+        if column.text or values.dtype.kind == "f" or (column.real and values.dtype == np.uint64):
             return _Cells(_objects(values, known))
+        if column.name in _BITS and values.dtype == np.uint64:
+            values = values.view(np.int64)
         return _numbers(values, known)
     # Bytes, dates, lists and the like are neither a number nor a text.
     valid = _valid_of_any(array)

@@ -36,19 +36,21 @@ class Column:
         needed: whether a row without a value is refused.
         bits: width that an integer must fit.
         text: whether it holds text; its values are then codes into `Frame.words`.
+        real: whether it holds reals, integers among them; its values are then in `Frame.reals`.
     """
 
     name: str
     needed: bool = False
     bits: int = 64
     text: bool = False
+    real: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class _Part:
     """Checked cells of one column of one chunk; `faults` say which rows to refuse, and why."""
 
-    values: Integers
+    values: npt.NDArray[Any]
     valid: Flags | None
     faults: _Faults
     show: _Show
@@ -60,7 +62,7 @@ class Pile:
     def __init__(self, columns: Sequence[Column]) -> None:
         self.columns = columns
         self.rows = 0
-        self.values: list[list[Integers]] = [[] for _ in columns]
+        self.values: list[list[npt.NDArray[Any]]] = [[] for _ in columns]
         self.valid: list[list[Flags | int]] = [[] for _ in columns]
         self.words: list[defaultdict[bytes, int]] = [_numbering() for _ in columns]
 
@@ -98,6 +100,8 @@ class Pile:
 
     def _part(self, position: int, cells: Numbers | Cells) -> _Part:
         column = self.columns[position]
+        if column.real:
+            return _reals(cells, column)
         if isinstance(cells, Numbers):
             return _numbers(cells, column)
         values, valid, faults = (
@@ -117,6 +121,9 @@ class Pile:
             if any(not isinstance(flag, int) for flag in flags):
                 whole = [np.ones(f, dtype=np.bool_) if isinstance(f, int) else f for f in flags]
                 frame.valid[column.name] = joined(whole)
+            if column.real:
+                frame.reals[column.name] = values.astype(np.float64, copy=False)
+                continue
             if column.text:
                 values, frame.words[column.name] = _sorted_words(values, self.words[position])
             frame.values[column.name] = values
@@ -136,10 +143,11 @@ def joined(chunks: Sequence[npt.NDArray[Any]]) -> npt.NDArray[Any]:
     return chunks[0] if len(chunks) == 1 else np.concatenate(chunks)
 
 
-def _taken(values: Integers, keep: Flags) -> Integers:
+def _taken(values: npt.NDArray[Any], keep: Flags) -> npt.NDArray[Any]:
     if values.strides == (0,) and len(values):
         return np.broadcast_to(values[0], int(np.count_nonzero(keep)))
-    return values[keep]
+    kept: npt.NDArray[Any] = values[keep]
+    return kept
 
 
 def _numbering() -> "defaultdict[bytes, int]":
@@ -178,6 +186,32 @@ def _numbers(cells: Numbers, column: Column) -> _Part:
         known = rows if valid is None else rows[valid[rows]]
         shown = {repr(number) for number in np.unique(values[known]).tolist()}
         return shown | ({"None"} if len(known) < len(rows) else set())
+
+    return _Part(values, valid, faults, show)
+
+
+def _reals(cells: Numbers | Cells, column: Column) -> _Part:
+    """Cells that are numbers or null, as reals."""
+    faults: _Faults = []
+    if isinstance(cells, Numbers):
+        valid, whole = cells.valid, cells.values
+        values = whole.astype(np.float64)
+        if whole.strides == (0,) and len(whole):
+            values = np.broadcast_to(np.float64(whole[0]), len(whole))
+    else:
+        objects = _array(cells)
+        each = _kinds(objects)
+        valid = _is(each, float) | _is(each, int)
+        values = np.zeros(len(cells))
+        values[valid] = objects[valid].astype(np.float64)
+        faults.append(("is text", _is(each, bytes)))
+    if column.needed and valid is not None:
+        faults.append(("is missing", ~valid))
+
+    def show(rows: npt.NDArray[np.intp]) -> set[str]:
+        if isinstance(cells, Numbers):
+            return {"None"}
+        return {repr(cells[row]) for row in rows.tolist()}
 
     return _Part(values, valid, faults, show)
 

@@ -17,14 +17,15 @@ class Frame:
     """Columns of one table, of equal length.
 
     A column that the export does not have is absent from `values`. `valid` holds only columns that
-    have nulls. Arrays are as narrow as their values allow, may be one value repeated, and are not
-    written to.
+    have nulls. Columns of reals stand in `reals`. Arrays are as narrow as their values allow, may
+    be one value repeated, and are not written to.
     """
 
     rows: int
     values: dict[str, Integers] = field(default_factory=dict)
     valid: dict[str, npt.NDArray[np.bool_]] = field(default_factory=dict)
     words: dict[str, list[str]] = field(default_factory=dict)
+    reals: dict[str, npt.NDArray[np.float64]] = field(default_factory=dict)
 
     def get(self, name: str) -> npt.NDArray[np.int64]:
         """Values of a column in 64 bits; zeros where the export does not have it."""
@@ -37,10 +38,16 @@ class Frame:
 
     def known(self, name: str) -> npt.NDArray[np.bool_]:
         """True where a column has a value."""
-        if name not in self.values:
+        if name not in self.values and name not in self.reals:
             return np.broadcast_to(np.bool_(False), self.rows)  # noqa: FBT003 - a value
         found = self.valid.get(name)
         return np.broadcast_to(np.bool_(True), self.rows) if found is None else found  # noqa: FBT003 - a value
+
+    def distinct(self, name: str) -> npt.NDArray[np.int64]:
+        """The distinct values of a column, in order; what stands where it is null is among them."""
+        values = self.get(name)
+        one = values.strides == (0,) and self.rows
+        return values[:1] if one else np.unique(values)
 
     def take(self, rows: npt.NDArray[Any]) -> "Frame":
         """The rows of a mask or an index."""
@@ -54,4 +61,5 @@ class Frame:
 
         values = {name: picked(array) for name, array in self.values.items()}
         valid = {name: picked(array) for name, array in self.valid.items()}
-        return Frame(kept, values, valid, self.words)
+        reals = {name: picked(array) for name, array in self.reals.items()}
+        return Frame(kept, values, valid, self.words, reals)

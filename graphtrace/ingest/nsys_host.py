@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from graphtrace.ingest.nsys_columns import Frame
 from graphtrace.ingest.nsys_keys import Keys
+from graphtrace.ingest.nsys_nvtx import category_names, domain_names, payload_columns, texts_of
 from graphtrace.ingest.nsys_tables import RANGE_KINDS, process_of
 from graphtrace.model.arrays import dictionary, make_table, numbers
 
@@ -18,8 +19,6 @@ Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
 _THREAD = 0xFFFFFF
-_PROCESS_NUMBER = 0x0000_FFFF_FF00_0000
-"""Bits of a global thread id that a domain belongs to: the process, without the machine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,15 +77,22 @@ def api_table(calls: Calls) -> pa.Table:
 
 
 def range_table(
-    frame: Frame, domains: Frame | None, keys: Keys, strings: dict[int, str]
+    frame: Frame, definitions: Frame | None, keys: Keys, strings: dict[int, str]
 ) -> pa.Table:
     """The model's table of ranges, in order of begin, outer before inner.
 
     A mark ends where it begins. A range without an end was open when the recording stopped.
+
+    Args:
+        frame: rows of ranges and marks.
+        definitions: rows that name domains and categories; None where the export has none.
+        keys: keys of processes.
+        strings: registered strings by id.
     """
     thread = frame.get("globalTid")
-    codes, texts = _texts(frame, strings)
-    domain, names = _domain_names(frame, domains, strings)
+    codes, texts = texts_of(frame, strings)
+    domain, names = domain_names(frame, definitions, strings)
+    category, categories = category_names(frame, definitions, strings)
     kinds = sorted(set(RANGE_KINDS.values()))
     kind_of = np.zeros(max(RANGE_KINDS) + 1, dtype=np.int64)
     for number, name in RANGE_KINDS.items():
@@ -100,7 +106,10 @@ def range_table(
     last = np.where(closed, end, np.iinfo(np.int64).max)
     end_thread = frame.get("endGlobalTid")
     moved = frame.known("endGlobalTid") & (end_thread != thread)
-    order = np.lexsort((np.where(moved, end_thread, 0), codes, domain, kind, thread, -last, begin))
+    payload, ties = payload_columns(frame)
+    order = np.lexsort(
+        (*ties, category, np.where(moved, end_thread, 0), codes, domain, kind, thread, -last, begin)
+    )
     columns = {
         "process": keys.process(process_of(thread))[order],
         "thread": (thread & _THREAD)[order],
@@ -110,52 +119,15 @@ def range_table(
         "kind": dictionary(kind[order], kinds),
         "begin_ns": begin[order],
         "end_ns": numbers(end[order], pa.int64(), closed[order]),
+        **{
+            name: numbers(values[order], kind, valid[order])
+            for name, (values, kind, valid) in payload.items()
+        },
     }
+    if categories:
+        known = category[order]
+        columns["category"] = dictionary(np.maximum(known, 0), categories, known >= 0)
     return make_table("ranges", frame.rows, columns)
-
-
-def _texts(frame: Frame, strings: dict[int, str]) -> tuple[Ints, list[str]]:
-    """Message of each row: its own text, else the registered string, else empty."""
-    own = frame.words.get("text", [])
-    words = sorted({"", *own, *strings.values()})
-    place = {word: position for position, word in enumerate(words)}
-    ids, inverse = np.unique(frame.get("textId"), return_inverse=True)
-    by_id = np.asarray([place[strings.get(n, "")] for n in ids.tolist()] or [0], dtype=np.int64)
-    by_text = np.asarray([place[word] for word in own] or [0], dtype=np.int64)
-    registered = by_id[inverse] if frame.rows else frame.get("textId")
-    codes = np.where(frame.known("textId"), registered, place[""])
-    plain = by_text[frame.get("text")] if own else codes
-    return np.where(frame.known("text"), plain, codes), words
-
-
-def _domain_names(
-    frame: Frame, domains: Frame | None, strings: dict[int, str]
-) -> tuple[Ints, list[str]]:
-    """Domain of each row by (domain id, process); 0 is the default one, whose name is empty.
-
-    A domain whose creation was not recorded is called by its number, as in `#3`.
-    """
-    known: dict[tuple[int, int], str] = {}
-    if domains is not None:
-        codes, words = _texts(domains, strings)
-        owners = domains.get("globalTid") & _PROCESS_NUMBER
-        ids = domains.get("domainId")
-        created = sorted(zip(owners.tolist(), ids.tolist(), codes.tolist(), strict=True))
-        for owner, number, code in created:
-            known.setdefault((owner, number), words[code])
-    number = np.where(frame.known("domainId"), frame.get("domainId"), 0)
-    owner = frame.get("globalTid") & _PROCESS_NUMBER
-    owners, owner_code = np.unique(owner, return_inverse=True)
-    ids, id_code = np.unique(number, return_inverse=True)
-    pairs, pair_code = np.unique(owner_code * max(len(ids), 1) + id_code, return_inverse=True)
-    names: list[str] = []
-    for pair in pairs.tolist():
-        one, other = int(owners[pair // len(ids)]), int(ids[pair % len(ids)])
-        default = "" if other == 0 else f"#{other}"
-        names.append(known.get((one, other), default) if other else "")
-    words = sorted(set(names))
-    place = np.asarray([words.index(name) for name in names] or [0], dtype=np.int64)
-    return (place[pair_code] if frame.rows else number), words
 
 
 def event_table(frame: Frame, keys: Keys) -> pa.Table:

@@ -60,9 +60,9 @@ class Device:
 
 def index_processes(raw: Raw) -> npt.NDArray[np.int64]:
     """Sorted global ids of the processes that have a row; the export's own list names many more."""
-    seen = [np.unique(frame.get("globalPid")) for frame in raw.activity_frames()]
+    seen = [frame.distinct("globalPid") for frame in raw.activity_frames()]
     threads = (raw.api, raw.nvtx, raw.node_events, raw.graph_events)
-    seen += [np.unique(process_of(f.get("globalTid"))) for f in threads if f is not None]
+    seen += [process_of(f.distinct("globalTid")) for f in threads if f is not None]
     return np.unique(np.concatenate(seen)) if seen else np.zeros(0, dtype=np.int64)
 
 
@@ -111,9 +111,12 @@ def device_keys(raw: Raw, processes: npt.NDArray[np.int64]) -> Keys:
 def _pairs(raw: Raw, processes: npt.NDArray[np.int64]) -> list[tuple[int, int]]:
     pairs: set[tuple[int, int]] = set()
     for frame in raw.activity_frames():
-        process = np.searchsorted(processes, frame.get("globalPid"))
+        pids, ordinals = frame.get("globalPid"), frame.get("deviceId")
+        if pids.strides == ordinals.strides == (0,):
+            pids, ordinals = pids[:1], ordinals[:1]
+        process = np.searchsorted(processes, pids)
         # An ordinal fits 32 bits and a process key far fewer: both fit one number.
-        both = np.unique((process << 32) | (frame.get("deviceId") & 0xFFFFFFFF))
+        both = np.unique((process << 32) | (ordinals & 0xFFFFFFFF))
         for number in both.tolist():
             ordinal = number & 0xFFFFFFFF
             pairs.add((number >> 32, ordinal - (1 << 32) if ordinal >> 31 else ordinal))

@@ -80,56 +80,30 @@ class Graphs:
 
 def collect_replays(work: Work, calls: Calls | None) -> Replayed:
     """Group the nodes of one launch: equal (process, correlation); an opaque replay is one row."""
-    opaque = work.values["kind"] == _OPAQUE
-    inside = opaque | (work.known("node") & work.known("correlation"))
-    rows = np.flatnonzero(inside)
-    correlation = np.where(work.known("correlation"), work.values["correlation"], 0)[rows]
-    process = work.values["process"][rows]
-    # Each opaque replay is a group of its own.
-    own = np.where(opaque[rows], rows + 1, 0)
-    order = np.lexsort((own, correlation, process))
-    changed = np.zeros(len(rows), dtype=np.bool_)
-    for key in (process, correlation, own):
-        changed[1:] |= key[order][1:] != key[order][:-1]
-    changed[:1] = True
-    starts = np.flatnonzero(changed)
-    members = rows[order]
-    # Activities are in order of begin and the sort is stable: the first member starts first.
-    first = members[starts]
-    values = {name: work.values[name][first] for name in ("process", "device", "begin")}
-    end = _reduce(np.maximum, work.values["end"][members], starts)
-    stream = work.values["stream"][members]
-    lowest = _reduce(np.minimum, stream, starts)
-    one_stream = lowest == _reduce(np.maximum, stream, starts)
-    rank = np.lexsort((first, values["begin"]))
-    key_of = np.zeros(len(starts), dtype=np.int32)
-    key_of[rank] = np.arange(len(starts), dtype=np.int32)
-    of_activity = np.full(work.rows, -1, dtype=np.int32)
-    of_activity[members] = key_of[np.cumsum(changed) - 1]
-    first = first[rank]
+    launches = work.launches
+    first = launches.first
+    lowest = launches.lowest(work.values["stream"])
+    one_stream = lowest == launches.highest(work.values["stream"])
+    process = work.values["process"][first].astype(np.int64)
     exec_id, exec_known = _exec_of(work, first)
     known = work.known("correlation")[first]
-    numbers_ = np.where(known, work.values["correlation"][first], 0)
+    correlation = np.where(known, work.values["correlation"][first], 0).astype(np.int64)
+    opaque = work.values["kind"][first] == _OPAQUE
     return Replayed(
-        process=values["process"][rank],
-        device=values["device"][rank],
-        stream=np.where(one_stream, lowest, -1)[rank],
-        correlation=numbers_,
+        process=process,
+        device=work.values["device"][first].astype(np.int64),
+        stream=np.where(one_stream, lowest, -1),
+        correlation=correlation,
         correlated=known,
-        begin=values["begin"][rank],
-        end=end[rank],
+        begin=work.values["begin"][first],
+        end=launches.highest(work.values["end"]),
         exec_id=exec_id,
         exec_known=exec_known,
-        graph_id=work.values["graph_id"][first],
-        graph_known=work.known("graph_id")[first] & opaque[first],
-        call=_launches(values["process"][rank], numbers_, known, calls),
-        of_activity=of_activity,
+        graph_id=work.values["graph_id"][first].astype(np.int64),
+        graph_known=work.known("graph_id")[first] & opaque,
+        call=_launches(process, correlation, known, calls),
+        of_activity=launches.of_row,
     )
-
-
-def _reduce(how: np.ufunc, values: Ints, starts: Ints) -> Ints:
-    reduced: Ints = how.reduceat(values, starts) if len(starts) else np.zeros(0, dtype=np.int64)
-    return reduced
 
 
 def _graph_of(node: Ints) -> Ints:
@@ -139,8 +113,8 @@ def _graph_of(node: Ints) -> Ints:
 
 def _exec_of(work: Work, first: Ints) -> tuple[Ints, Flags]:
     node = work.known("node")[first]
-    by_node = _graph_of(work.values["node"][first])
-    by_column = work.values["exec_id"][first]
+    by_node = _graph_of(work.values["node"][first].astype(np.int64))
+    by_column = work.values["exec_id"][first].astype(np.int64)
     # A node id without an upper half is of a driver that does not put the graph there.
     known = np.where(node, by_node != 0, work.known("exec_id")[first])
     return np.where(node, by_node, by_column), known

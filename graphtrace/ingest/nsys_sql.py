@@ -58,7 +58,7 @@ def page_chunks(
         NotPlain: now or later, that SQL must be asked; what came before is then void.
         sqlite3.DatabaseError: the file is damaged.
     """
-    wants = [Want(have[column.name.lower()], column.text) for column in columns]
+    wants = [Want(have[column.name.lower()], column.text, column.real) for column in columns]
     if only is not None:
         wants.append(Want(have[only.column.lower()]))
     for chunk in table_chunks(pages, connection, table, wants):

@@ -25,6 +25,7 @@ from graphtrace.ingest.nsys_keys import (
     index_processes,
     process_table,
 )
+from graphtrace.ingest.nsys_metrics import Samples, counter_table, read_samples
 from graphtrace.ingest.nsys_open import open_export
 from graphtrace.ingest.nsys_replays import (
     Graphs,
@@ -38,7 +39,7 @@ from graphtrace.ingest.nsys_tables import DIMENSIONS, Raw, read_raw
 from graphtrace.ingest.nsys_work import KINDS, Work, collect_work
 from graphtrace.ingest.sanity import Quarantine
 from graphtrace.ingest.source import Source
-from graphtrace.model.arrays import dictionary, make_table, numbers
+from graphtrace.model.arrays import column_of, make_table, numbers, words_of
 from graphtrace.model.trace import InputInfo, TableSet
 from graphtrace.model.vocabulary import InputKind
 
@@ -65,9 +66,9 @@ def read(path: Path, *, pages: bool = True) -> Source:
             all; that is slower and gives the same.
 
     Returns:
-        Processes, devices, api_calls, activities, replays, graphs, execs, graph_events and ranges,
-        as far as the export has them, and the quarantine. `stage`, `node` and the way they were
-        found are left null.
+        Processes, devices, api_calls, activities, replays, graphs, execs, graph_events, ranges and
+        counters, as far as the export has them, and the quarantine. `stage`, `node` and the way
+        they were found are left null.
 
     Raises:
         InputMissing, InputEmpty, InputTruncated, InputCorrupt, InputUnsupported: see
@@ -88,8 +89,9 @@ def gather(export: Export) -> "Gathered":
     quarantine = Quarantine()
     version, synthetic = exporter(export)
     raw = read_raw(export, quarantine)
+    samples = read_samples(export, quarantine)
     names = _names(export, raw, quarantine)
-    return Gathered(version, synthetic, raw, names, quarantine, export.leftovers)
+    return Gathered(version, synthetic, raw, samples, names, quarantine, export.leftovers)
 
 
 def source_of(gathered: "Gathered", path: Path, kind: InputKind) -> Source:
@@ -115,6 +117,7 @@ def source_of(gathered: "Gathered", path: Path, kind: InputKind) -> Source:
     replayed = collect_replays(work, calls)
     graphs = collect_graphs(replayed, raw.node_events, raw.graph_events, keys)
     said = warnings_of(raw, work, replayed, unseen_launches(calls, work))
+    sampled = _counters(gathered.samples, keys, raw, quarantine)
     tables = _host_tables(raw, keys, calls, names, quarantine)
     tables |= {
         "devices": device_table(keys.devices, raw.gpus),
@@ -122,6 +125,7 @@ def source_of(gathered: "Gathered", path: Path, kind: InputKind) -> Source:
         "graphs": graphs.graph_table(),
         "execs": graphs.exec_table(),
         "activities": _activity_table(work, replayed, graphs),
+        **sampled,
     }
     return Source(info, TableSet(tables), (*leftovers, *keys.warnings, *said))
 
@@ -140,11 +144,14 @@ def exporter(export: Export) -> tuple[str | None, bool]:
 def _ids(frame: Frame | None, *columns: str) -> set[int]:
     if frame is None:
         return set()
-    return {
-        number
-        for column in columns
-        for number in np.unique(frame.get(column)[frame.known(column)]).tolist()
-    }
+    return {number for column in columns for number in _known_values(frame, column)}
+
+
+def _known_values(frame: Frame, column: str) -> list[int]:
+    known = frame.known(column)
+    every = known.all()
+    values = frame.distinct(column) if every else np.unique(frame.get(column)[known])
+    return [int(value) for value in values]
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +171,7 @@ class Gathered:
         version: version of the nsys that wrote it.
         synthetic: whether `graphtrace.testing` wrote it.
         raw: rows of its tables.
+        samples: GPU metrics; None where it has none.
         names: the strings that they name.
         quarantine: rows refused so far.
         leftovers: sentences on what the export lost before it came here.
@@ -172,6 +180,7 @@ class Gathered:
     version: str | None
     synthetic: bool
     raw: Raw
+    samples: Samples | None
     names: _Names
     quarantine: Quarantine
     leftovers: tuple[str, ...]
@@ -205,6 +214,14 @@ def _host_tables(
     if raw.node_events is not None:
         tables["graph_events"] = event_table(raw.node_events, keys)
     return tables
+
+
+def _counters(
+    samples: Samples | None, keys: Keys, raw: Raw, quarantine: Quarantine
+) -> dict[str, pa.Table]:
+    if samples is None:
+        return {}
+    return {"counters": counter_table(samples, keys, raw.gpus, quarantine)}
 
 
 def _rows(pairs: Ints, process: Ints, number: Ints, known: Flags) -> Ints:
@@ -253,11 +270,9 @@ def _replay_table(replayed: Replayed, graphs: Graphs, calls: Calls | None) -> pa
 def _activity_table(work: Work, replayed: Replayed, graphs: Graphs) -> pa.Table:
     in_replay = replayed.of_activity >= 0
     _, own = _replay_graphs(replayed, graphs)
-    graph = np.full(work.rows, -1, dtype=np.int64)
-    graph[in_replay] = own[replayed.of_activity[in_replay]]
 
-    def column(name: str, kind: pa.DataType) -> pa.Array:
-        return numbers(work.values.pop(name), kind, work.valid.pop(name, None))
+    def column(name: str, kind: pa.DataType) -> pa.Array | pa.ChunkedArray:
+        return column_of(work.values.pop(name), kind, work.valid.pop(name, None))
 
     kinds, names = work.values.pop("kind"), work.values.pop("name")
     columns: dict[str, Any] = {
@@ -266,18 +281,21 @@ def _activity_table(work: Work, replayed: Replayed, graphs: Graphs) -> pa.Table:
         "device": column("device", pa.int32()),
         "context": column("context", pa.int32()),
         "stream": column("stream", pa.int64()),
-        "kind": dictionary(kinds, KINDS),
-        "name": dictionary(names, work.words, work.valid.pop("name", None)),
+        "kind": words_of(kinds, KINDS),
+        "name": words_of(names, work.words, work.valid.pop("name", None)),
         "begin_ns": column("begin", pa.int64()),
         "end_ns": column("end", pa.int64()),
         "correlation": column("correlation", pa.int64()),
         "registers": column("registers", pa.int32()),
         "shared_bytes": column("shared", pa.int64()),
         "bytes": column("bytes", pa.int64()),
-        "graph": numbers(graph, pa.int32(), graph >= 0),
         "node_native_id": column("node", pa.int64()),
         "replay": numbers(replayed.of_activity, pa.int32(), in_replay),
     }
+    if (own >= 0).any():
+        # -1 reaches the last entry.
+        graph = np.append(own, -1).astype(np.int32)[replayed.of_activity]
+        columns["graph"] = numbers(graph, pa.int32(), graph >= 0)
     for name in DIMENSIONS:
         columns[f"{name[:-1]}_{name[-1].lower()}"] = column(name, pa.int64())
     return make_table("activities", work.rows, columns)

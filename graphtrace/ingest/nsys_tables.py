@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from graphtrace.ingest.nsys_columns import Column, Frame, Only, fetch
 from graphtrace.ingest.nsys_export import Export
+from graphtrace.ingest.nsys_nvtx import CATEGORY, DOMAIN, PAYLOADS, payloads
 from graphtrace.ingest.sanity import Quarantine, refuse_bad_times
 
 __all__ = ["DIMENSIONS", "PID_MASK", "RANGE_KINDS", "Raw", "process_of", "read_raw"]
@@ -24,7 +25,6 @@ RANGE_KINDS: Final = {34: "mark", 65: "mark", 59: "push_pop", 70: "push_pop"} | 
     71: "start_end",
 }
 """Kind of range by `eventType`: NVTX and, above 63, its text-file form."""
-_DOMAIN_CREATE: Final = 75
 DIMENSIONS: Final = tuple(f"{what}{axis}" for what in ("grid", "block") for axis in "XYZ")
 """Columns of a kernel's launch geometry."""
 
@@ -66,6 +66,16 @@ _NVTX: Final = (
     Column("endGlobalTid"),
     Column("textId"),
     Column("domainId"),
+    Column("category"),
+)
+_DEFINITION: Final = (
+    Column("start"),
+    Column("eventType", needed=True),
+    Column("text", text=True),
+    Column("globalTid", needed=True),
+    Column("textId"),
+    Column("domainId"),
+    Column("category"),
 )
 _NODE_EVENT: Final = (
     Column("start", needed=True),
@@ -151,7 +161,7 @@ def read_raw(export: Export, quarantine: Quarantine) -> Raw:
         opaque=_on_device(opaque, quarantine),
         api=_believable(api, quarantine, "api_calls", None),
         nvtx=_ranges(export, quarantine),
-        domains=_domains(export, quarantine),
+        domains=_definitions(export, quarantine),
         node_events=_timed(
             fetch(export, nodes, _NODE_EVENT, quarantine, meant_for="graph_events")
             if nodes
@@ -239,7 +249,8 @@ def _timed(frame: Frame | None, quarantine: Quarantine) -> Frame | None:
 def _ranges(export: Export, quarantine: Quarantine) -> Frame | None:
     # A wrongly typed event type is let through, so that the row is counted as refused.
     only = Only("eventType", tuple(sorted(RANGE_KINDS)), odd=True)
-    frame = fetch(export, "NVTX_EVENTS", _NVTX, quarantine, meant_for="ranges", only=only)
+    wanted = (*_NVTX, *PAYLOADS)
+    frame = fetch(export, "NVTX_EVENTS", wanted, quarantine, meant_for="ranges", only=only)
     if frame is None:
         return None
     begin = frame.get("start")
@@ -247,12 +258,12 @@ def _ranges(export: Export, quarantine: Quarantine) -> Frame | None:
     # An open range and a mark end nowhere; only their begin is checked.
     end = np.where(known, frame.get("end"), begin)
     keep = refuse_bad_times(quarantine, "ranges", begin, end)
-    return frame if keep.all() else frame.take(keep)
+    return payloads(frame if keep.all() else frame.take(keep), quarantine)
 
 
-def _domains(export: Export, quarantine: Quarantine) -> Frame | None:
+def _definitions(export: Export, quarantine: Quarantine) -> Frame | None:
+    """Rows that name domains and categories."""
     if not export.has("NVTX_EVENTS", "eventType"):
         return None
-    wanted = [column for column in _NVTX if column.name not in ("start", "end", "endGlobalTid")]
-    only = Only("eventType", (_DOMAIN_CREATE,))
-    return fetch(export, "NVTX_EVENTS", wanted, quarantine, meant_for="ranges", only=only)
+    only = Only("eventType", (CATEGORY, DOMAIN))
+    return fetch(export, "NVTX_EVENTS", _DEFINITION, quarantine, meant_for="ranges", only=only)

@@ -32,10 +32,11 @@ CHUNK_BYTES: Final = 4 << 20
 
 @dataclass(frozen=True, slots=True)
 class Want:
-    """A column wanted: its real name, and whether it holds text."""
+    """A column wanted: its real name, and whether it holds text, or numbers that are made reals."""
 
     name: str
     text: bool = False
+    real: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,13 +91,14 @@ def _stored(connection: sqlite3.Connection, table: str, columns: Sequence[Want])
     quoted = table.replace('"', '""')
     names = []
     wanted = {column.name for column in columns}
+    real = {column.name for column in columns if column.real}
     for row in connection.execute(f'PRAGMA table_xinfo("{quoted}")').fetchall():
         name, declared, key, hidden = _text(row[1]), _text(row[2]), row[5], row[6]
         # A primary key may be the row id, which records do not hold, or order the whole table.
         if key or hidden:
             raise NotPlain("the table has a primary key or a generated column")
         # Integers in a column of reals are stored as integers and read as reals.
-        if name in wanted and _is_real(declared):
+        if name in wanted - real and _is_real(declared):
             raise NotPlain("a column is declared to hold reals")
         names.append(name)
     if not wanted <= set(names) or len(set(names)) != len(names):

@@ -18,14 +18,18 @@ from graphtrace.model.schema import TABLES
 __all__ = [
     "as_numpy",
     "codes_of",
+    "column_of",
     "dictionary",
     "encode",
+    "few",
     "lists",
     "make_table",
     "narrow",
     "numbers",
+    "repeated",
     "strings",
     "valid_of",
+    "words_of",
 ]
 
 _NUMPY = {
@@ -37,8 +41,16 @@ _NUMPY = {
 }
 
 
+_RUN = 65_536
+"""Rows of the piece that a column of one value repeats."""
+
+
+_SAMPLE = 1 << 16
+_SPAN = 1 << 20
+
+
 def _validity(valid: npt.NDArray[np.bool_] | None, length: int) -> tuple[pa.Buffer | None, int]:
-    if valid is None or bool(valid.all()):
+    if valid is None or (valid.strides == (0,) and valid[:1].all()) or bool(valid.all()):
         return None, 0
     packed = np.packbits(valid, bitorder="little")
     return pa.py_buffer(packed.tobytes()), length - int(np.count_nonzero(valid))
@@ -86,10 +98,32 @@ def dictionary(
 ) -> pa.Array:
     """A dictionary-encoded string array from codes into `words`."""
     safe = np.asarray(codes, dtype=np.int32)
-    if valid is not None:
-        safe = np.where(valid, safe, 0).astype(np.int32)
+    if valid is not None and not (len(valid) and bool(valid.all())):
+        safe = np.where(valid, safe, np.int32(0))
     indices = numbers(safe, pa.int32(), valid)
     return pa.DictionaryArray.from_arrays(indices, strings(words))
+
+
+def column_of(
+    values: npt.NDArray[Any], arrow_type: pa.DataType, valid: npt.NDArray[np.bool_] | None = None
+) -> pa.Array | pa.ChunkedArray:
+    """As `numbers`; one value repeated and nulls alone take next to no memory."""
+    if valid is not None and len(valid) and not valid[0] and not valid.any():
+        return repeated(None, arrow_type, len(values))
+    if _is_one_value(values) and (valid is None or bool(valid.all())):
+        return repeated(int(values[0]), arrow_type, len(values))
+    return numbers(values, arrow_type, valid)
+
+
+def words_of(
+    codes: npt.NDArray[Any], words: Sequence[str], valid: npt.NDArray[np.bool_] | None = None
+) -> pa.Array | pa.ChunkedArray:
+    """As `dictionary`; one word repeated and nulls alone take next to no memory."""
+    if valid is not None and len(valid) and not valid[0] and not valid.any():
+        return repeated(None, pa.dictionary(pa.int32(), pa.string()), len(codes))
+    if _is_one_value(codes) and (valid is None or bool(valid.all())):
+        return repeated(words[int(codes[0])], pa.dictionary(pa.int32(), pa.string()), len(codes))
+    return dictionary(codes, words, valid)
 
 
 def encode(values: Iterable[str | None]) -> pa.Array:
@@ -128,6 +162,33 @@ def _nulls(arrow_type: pa.DataType, rows: int) -> pa.Array:
     return numbers(absent if arrow_type == pa.bool_() else np.zeros(rows), arrow_type, absent)
 
 
+def _run(piece: pa.Array, rows: int) -> pa.Array | pa.ChunkedArray:
+    """A piece of equal values repeated up to a number of rows: one buffer for all of them."""
+    if rows <= len(piece):
+        return piece if rows == len(piece) else piece.slice(0, rows)
+    whole, rest = divmod(rows, len(piece))
+    pieces = [piece] * whole + ([piece.slice(0, rest)] if rest else [])
+    return pa.chunked_array(pieces, type=piece.type)
+
+
+def repeated(
+    value: int | str | None, arrow_type: pa.DataType, rows: int
+) -> pa.Array | pa.ChunkedArray:
+    """A column of one value, be it null, in the memory of a short one.
+
+    Args:
+        value: a number, or a word where the type is a dictionary of strings.
+        arrow_type: a numeric type of the schema, or that dictionary.
+        rows: how many.
+    """
+    size = min(rows, _RUN)
+    if value is None:
+        return _run(_nulls(arrow_type, size), rows)
+    if isinstance(value, str):
+        return _run(dictionary(np.zeros(size, dtype=np.int32), [value]), rows)
+    return _run(numbers(np.full(size, value), arrow_type), rows)
+
+
 def make_table(name: str, rows: int, columns: Mapping[str, Any]) -> pa.Table:
     """A table of the schema from its columns; nullable columns that are not given are null.
 
@@ -150,14 +211,50 @@ def make_table(name: str, rows: int, columns: Mapping[str, Any]) -> pa.Table:
         if given is None:
             if not column.nullable and rows:
                 raise TypeError(f"table {name} needs column {column.name}")
-            arrays.append(_nulls(column.type, rows))
+            arrays.append(_run(_nulls(column.type, min(rows, _RUN)), rows))
         elif isinstance(given, pa.Array | pa.ChunkedArray):
             if given.type != column.type:
                 raise TypeError(f"{name}.{column.name} is {given.type}, not {column.type}")
             arrays.append(given)
+        elif rows > _RUN and _is_one_value(given):
+            arrays.append(repeated(int(given[0]), column.type, rows))
         else:
             arrays.append(numbers(given, column.type))
     return pa.Table.from_arrays(arrays, schema=declared.schema)
+
+
+def _is_one_value(values: object) -> bool:
+    """Whether an array is known to hold one value, without looking at all of it."""
+    return isinstance(values, np.ndarray) and values.strides == (0,) and len(values) > 0
+
+
+def _piece(array: pa.Array | pa.ChunkedArray) -> pa.Array | None:
+    """The first piece of a column whose pieces are all that one; None where they are not."""
+    if not isinstance(array, pa.ChunkedArray) or array.num_chunks < 2:
+        return None
+    first = array.chunk(0)
+    if first.offset or len(first) != _RUN:
+        return None
+    place = _address(first)
+    same = all(_address(chunk) == place for chunk in array.chunks[1:])
+    return first if same else None
+
+
+def _address(array: pa.Array) -> tuple[int | None, ...]:
+    """Where an array lies; two with one address begin with the same values."""
+    if pa.types.is_dictionary(array.type):
+        return _address(array.indices)
+    return (array.offset, *(buffer and buffer.address for buffer in array.buffers()))
+
+
+def _constant(array: pa.Array | pa.ChunkedArray) -> npt.NDArray[Any] | None:
+    """One value for all rows, of a numeric column that repeats it; None where there are more."""
+    piece = _piece(array)
+    if piece is None or array.type == pa.bool_():
+        return None
+    values = as_numpy(piece)
+    one = bool((values == values[0]).all())
+    return np.broadcast_to(values[0], len(array)) if one else None
 
 
 def _one(array: pa.Array | pa.ChunkedArray) -> pa.Array:
@@ -169,12 +266,13 @@ def _one(array: pa.Array | pa.ChunkedArray) -> pa.Array:
 
 
 def valid_of(array: pa.Array | pa.ChunkedArray) -> npt.NDArray[np.bool_]:
-    """True where a value is not null; one flag a row."""
+    """True where a value is not null; one flag a row, not to be written to."""
+    rows = len(array)
+    nulls = array.null_count
+    if nulls in (0, rows):
+        return np.broadcast_to(np.bool_(nulls == 0), rows)
     one = _one(array)
-    mask = one.buffers()[0]
-    if mask is None or one.null_count == 0:
-        return np.ones(len(one), dtype=np.bool_)
-    bits = np.unpackbits(np.frombuffer(mask, dtype=np.uint8), bitorder="little")
+    bits = np.unpackbits(np.frombuffer(one.buffers()[0], dtype=np.uint8), bitorder="little")
     return bits[one.offset : one.offset + len(one)].astype(np.bool_)
 
 
@@ -183,6 +281,9 @@ def as_numpy(array: pa.Array | pa.ChunkedArray) -> npt.NDArray[Any]:
 
     What stands where the value is null is arbitrary: ask `valid_of`.
     """
+    constant = _constant(array)
+    if constant is not None:
+        return constant
     one = _one(array)
     data = one.buffers()[1]
     if one.type == pa.bool_():
@@ -198,11 +299,49 @@ def as_numpy(array: pa.Array | pa.ChunkedArray) -> npt.NDArray[Any]:
 
 def codes_of(array: pa.Array | pa.ChunkedArray) -> tuple[npt.NDArray[np.int32], list[str]]:
     """Codes and words of a dictionary-encoded string array; null is code -1."""
+    rows = len(array)
+    piece = _piece(array)
+    if piece is not None:
+        codes, words = codes_of(piece)
+        if bool((codes == codes[0]).all()):
+            return np.broadcast_to(codes[0], rows), words
     if isinstance(array, pa.ChunkedArray) and array.num_chunks > 1:
         array = array.unify_dictionaries()
     one = _one(array)
-    codes = np.where(valid_of(one.indices), as_numpy(one.indices), -1).astype(np.int32)
-    return codes, one.dictionary.to_pylist()
+    codes = as_numpy(one.indices)
+    if one.null_count:
+        codes = np.where(valid_of(one.indices), codes, -1)
+    return codes.astype(np.int32, copy=False), one.dictionary.to_pylist()
+
+
+def few(
+    values: npt.NDArray[np.int64],
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
+    """The distinct values in order, and for each row which of them it has.
+
+    Made for columns with few distinct values: they are looked for in a sample, and the rest of the
+    column is searched in what was found.
+    """
+    if not len(values):
+        return values, np.zeros(0, dtype=np.int32)
+    words = np.unique(values[:: max(len(values) // _SAMPLE, 1)])
+    while True:
+        codes = _placed(words, values)
+        missed = values[words[codes] != values]
+        if not len(missed):
+            return words, codes
+        words = np.union1d(words, missed)
+
+
+def _placed(words: npt.NDArray[np.int64], values: npt.NDArray[np.int64]) -> npt.NDArray[np.int32]:
+    """The word that each value is, if it is one; what stands for the others is arbitrary."""
+    low, high = int(words[0]), int(words[-1])
+    if high - low < _SPAN:
+        table = np.zeros(high - low + 1, dtype=np.int32)
+        table[words - low] = np.arange(len(words), dtype=np.int32)
+        return table[np.clip(values, low, high) - low]
+    at = np.searchsorted(words, values).astype(np.int32)
+    return np.minimum(at, np.int32(len(words) - 1))
 
 
 def narrow(codes: npt.NDArray[np.int64]) -> npt.NDArray[Any]:

@@ -307,6 +307,9 @@ _DECLARED: Final[tuple[Table, ...]] = (
             _time("begin_ns", "opens"),
             _time("end_ns", "closes; null while open at the end of the recording", nullable=True),
             _key("stage", "stage that it is", nullable=True),
+            _text("category", "NVTX category, as #7 where it has no name", nullable=True),
+            _int("payload_int", "NVTX payload that is an integer"),
+            Column("payload_real", pa.float64(), "NVTX payload that is a real", nullable=True),
         ),
     ),
     Table(
@@ -351,7 +354,7 @@ _DECLARED: Final[tuple[Table, ...]] = (
     ),
     Table(
         "counters",
-        "a sampled value",
+        "a sampled value, as a GPU metric that nsys sampled (proved on synthetic exports only)",
         (
             _key("process", "process", nullable=True),
             _key("device", "device", nullable=True),

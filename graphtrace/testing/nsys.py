@@ -35,6 +35,7 @@ from graphtrace.testing.nsys_graph import (
     Graph,
     call_of,
 )
+from graphtrace.testing.nsys_nvtx import Categories, Payload
 from graphtrace.testing.nsys_plan import Copy, Kernel, Node, Set, Stage
 from graphtrace.testing.nsys_schema import DIALECTS, Dialect, DialectName
 
@@ -45,6 +46,7 @@ __all__ = [
     "Graph",
     "Kernel",
     "NsysExport",
+    "Payload",
     "Process",
     "Set",
     "Stage",
@@ -191,6 +193,7 @@ class Process:
         self._correlation = 100
         self._graph_id = 0
         self._domains: dict[str, int] = {"": 0}
+        self._categories = Categories()
 
     @property
     def last_ns(self) -> int:
@@ -209,6 +212,8 @@ class Process:
         domain: str = "",
         kind: Literal["push_pop", "start_end"] = "push_pop",
         registered: bool = True,
+        category: str | int | None = None,
+        payload: Payload | None = None,
     ) -> Iterator[None]:
         """An NVTX range around what is done inside.
 
@@ -217,8 +222,12 @@ class Process:
             domain: its domain; the default one by default.
             kind: push and pop, or start and end.
             registered: whether the message is a registered string.
+            category: a name, or a number that nobody gave a name.
+            payload: a number that goes with it.
         """
         number = self._domain(domain)
+        beside = self._categories.columns(self, number, category)
+        beside |= {} if payload is None else payload.columns()
         begin = self._tick()
         yield
         columns: dict[str, Cells] = {
@@ -229,6 +238,7 @@ class Process:
             "domainId": number,
         }
         columns |= {"textId": self.export.strings.id(text)} if registered else {"text": text}
+        columns |= beside
         self.export.rows.add("NVTX_EVENTS", 1, columns)
 
     def _domain(self, name: str) -> int:

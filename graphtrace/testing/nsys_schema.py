@@ -60,6 +60,8 @@ _GPU: Final = (
     "maxThreadsPerBlock maxBlockDimX maxBlockDimY maxBlockDimZ maxGridDimX maxGridDimY "
     "maxGridDimZ computeMajor computeMinor smMajor smMinor"
 )
+_GPU_METRICS: Final = "timestamp:! typeId:! metricId:! value:!"
+_METRIC_NAMES: Final = "typeId:! sourceId:! typeName:t! metricId:! metricName:t!"
 _META: Final = "name:t! value:t"
 _SESSION: Final = "utcEpochNs utcTime:t localTime:t"
 
@@ -123,6 +125,8 @@ def _new(kernel: str, session: str, cuda_device: str) -> dict[str, Declared]:
         "CUDA_GRAPH_NODE_EVENTS": _table(_NODE_EVENT),
         "TARGET_INFO_SESSION_START_TIME": _table(_SESSION + session),
         "TARGET_INFO_CUDA_DEVICE": _table("gpuId cudaId:! pid:!" + cuda_device),
+        "GPU_METRICS": _table(_GPU_METRICS),
+        "TARGET_INFO_GPU_METRICS": _table(_METRIC_NAMES),
         "META_DATA_EXPORT": _table(_META),
     }
 

@@ -296,6 +296,26 @@ def test_it_reads_what_json_reads(
     assert found == wanted
 
 
+@pytest.mark.parametrize(
+    ("twice", "column"),
+    [
+        ('"context": 1, "context": null', "context"),
+        ('"correlation": 7, "correlation": "seven"', "correlation"),
+        ('"grid": [1, 2, 3], "grid": "twice"', "grid_x"),
+        ('"registers per thread": 9, "registers per thread": {}', "registers"),
+    ],
+)
+def test_of_members_of_one_name_the_last_counts_be_it_nothing(
+    tmp_path: Path, twice: str, column: str
+) -> None:
+    event = '{"ph": "X", "cat": "kernel", "name": "k", "pid": 1, "tid": 0, "ts": 1, "dur": 1, '
+    place = written(
+        tmp_path,
+        f'{{"schemaVersion": 1, "traceEvents": [{event}"args": {{{twice}}}}}]}}'.encode(),
+    )
+    assert read(place).tables.get("activities").column(column).to_pylist() == [None]
+
+
 def test_the_size_of_pieces_means_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     built().write(tmp_path / "t.json")
     whole = tables_of(read(tmp_path / "t.json"))

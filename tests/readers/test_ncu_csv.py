@@ -142,6 +142,29 @@ def test_a_details_page_says_what_the_report_says(data_dir, ncu, tmp_path, name)
 
 
 @pytest.mark.parametrize("name", OLD)
+def test_printed_instances_are_those_of_the_report(data_dir, ncu, tmp_path, name):
+    report = data_dir / "ncu" / f"{name}.ncu-rep"
+    options = ("--page", "raw", "--print-units", "base", "--print-metric-instances", "values")
+    page = metrics(read(printed(ncu, report, tmp_path / "raw.csv", *options)))
+    whole = metrics(read_report(report))
+    compared = 0
+    for result, named in whole.items():
+        for metric, true in named.items():
+            given = page[result].get(metric)
+            if given is None or true["instances"] is None:
+                continue
+            if given["instances"] is None:
+                # What ncu has no separators for: texts, and lists of ports.
+                assert given["value"] is None or given["value"] == true["value"]
+                continue
+            compared += 1
+            assert given["instances"] == pytest.approx(true["instances"], abs=1e-6), metric
+            if true["value"] is not None and given["value"] is not None:
+                assert given["value"] == pytest.approx(true["value"], abs=1e-6), metric
+    assert compared >= 3
+
+
+@pytest.mark.parametrize("name", OLD)
 def test_findings_of_a_raw_page_are_those_of_the_report(data_dir, ncu, tmp_path, name):
     report = data_dir / "ncu" / f"{name}.ncu-rep"
     page = printed(ncu, report, tmp_path / "raw.csv", "--page", "raw", "--print-units", "base")
@@ -213,6 +236,32 @@ def test_instances_are_a_list(tmp_path):
     found = metrics(read(written(tmp_path, HEAD + row("a__b", "Kbyte", "1.5;2;3"))))[0]
     assert found["a__b"]["instances"] == [1500.0, 2000.0, 3000.0]
     assert found["a__b"]["value"] is None
+
+
+@pytest.mark.parametrize(
+    ("cell", "value", "instances", "text"),
+    [
+        ("6 (1; 2; 3)", 6.0, [1.0, 2.0, 3.0], None),
+        ("(1.5; 2)", None, [1.5, 2.0], None),
+        ("7 (7)", 7.0, [7.0], None),
+        ("1,250.5 (1,250.5)", 1250.5, [1250.5], None),
+        ("(a; b)", None, None, None),
+        ("(NVIDIA GeForce GTX 1660 Ti)", None, None, "(NVIDIA GeForce GTX 1660 Ti)"),
+        ("(0,1,2; 3,4,5)", None, None, None),
+    ],
+)
+def test_a_value_before_its_instances(tmp_path, cell, value, instances, text):
+    page = HEAD + row("a__b", "", cell) + row("c__d.pct", "%", "87.5")
+    found = metrics(read(written(tmp_path, page)))[0]["a__b"]
+    assert (found["value"], found["instances"], found["text"]) == (value, instances, text)
+
+
+def test_nvtx_columns_are_no_metrics(tmp_path):
+    nvtx = ("thread Domain:Push/Pop_Range:PL_Type:PL_Value", "Id:Domain:Start/Stop_Range:PL_Type")
+    head = ["ID", "Process ID", "Process Name", "Host Name", *nvtx, "Kernel Name", "a__b.sum"]
+    lines = [head, [""] * 7 + ["Kbyte"], ["0", "7", "p", "h", "1 x:step", "", "k", "5"]]
+    text = "".join(",".join(f'"{cell}"' for cell in line) + "\n" for line in lines)
+    assert set(metrics(read(written(tmp_path, text)))[0]) == {"a__b.sum"}
 
 
 def test_a_file_that_breaks_off_says_so(tmp_path):

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from nsys_samples import (
+    STAGES,
     arrow_of,
     as_tables,
     assert_same,
@@ -27,7 +28,9 @@ from nsys_samples import (
 
 from graphtrace.ingest import nsys_folder, nsys_parquet, nsys_sqlite
 from graphtrace.ingest.load import load
-from graphtrace.testing import planted_vit
+from graphtrace.testing import Copy, Kernel, NsysExport, planted_vit
+from graphtrace.testing.nsys_metrics import GpuMetrics
+from graphtrace.testing.nsys_nvtx import Payload
 from graphtrace.testing.nsys_schema import DIALECTS, DialectName
 
 KERNELS = "CUPTI_ACTIVITY_KIND_KERNEL"
@@ -47,6 +50,25 @@ CANARY = "GT_CANARY"
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     return parquet_of(small(tmp_path / "s.sqlite"), tmp_path / "pq")
+
+
+def rich(path: Path) -> Path:
+    """An export with GPU metrics, categories and payloads beside what `small` has."""
+    export = NsysExport()
+    process = export.process(77)
+    with (
+        process.range("plain", registered=False, category="io", payload=Payload(7)),
+        process.range("unsigned", category=9, payload=Payload(2**64 - 5, "uint64")),
+        process.range("real", domain="d", payload=Payload(0.25, "double")),
+    ):
+        process.eager([Kernel("void conv<float>(float*)", 21_000), Copy(64, 900, kind=1)])
+    process.graph(STAGES, hops=2).replays(7, 90_000, jitter=0.1)
+    metrics = GpuMetrics(export)
+    time = 1_000_000_500 + 1_000 * np.arange(9)
+    metrics.sample("SMs Active [Throughput %]", time, np.arange(9) * 13)
+    metrics.sample("GPC Clock Frequency [MHz]", time, 1980)
+    export.write(path)
+    return path
 
 
 def change(folder: Path, table: str, edit: Callable[[pa.Table], pa.Table]) -> None:
@@ -108,6 +130,27 @@ def test_the_command_says_the_same_of_both(tmp_path: Path) -> None:
     for analysis in said:
         analysis.pop("timing")
     assert said[0] == said[1]
+
+
+def test_metrics_categories_and_payloads(tmp_path: Path) -> None:
+    path = rich(tmp_path / "s.sqlite")
+    wanted = nsys_sqlite.read(path)
+    assert wanted.tables.rows("counters")
+    folder = parquet_of(path, tmp_path / "pq")
+    assert_same(nsys_parquet.read(folder), wanted)
+    # As a type without a sign would hold it.
+    unsigned = pq.read_table(folder / "NVTX_EVENTS.parquet").column("uint64Value")
+    bits = unsigned.combine_chunks().view(pa.uint64())
+    assert 2**64 - 5 in bits.to_pylist()
+    change(folder, "NVTX_EVENTS", lambda t: with_column(t, "uint64Value", bits))
+    assert_same(nsys_parquet.read(folder), wanted)
+    for kind in (pa.float64(), pa.float32(), pa.uint64()):
+        change(
+            folder,
+            "GPU_METRICS",
+            lambda t, k=kind: with_column(t, "value", t.column("value").cast(k)),
+        )
+        assert_same(nsys_parquet.read(folder), wanted)
 
 
 def test_the_order_of_rows_changes_nothing(tmp_path: Path) -> None:
@@ -250,6 +293,15 @@ def test_only_what_is_too_wide_is_refused(folder: Path) -> None:
         ("StringIds", "value", "", "7"),
         ("StringIds", "value", "", "NULL"),
         ("ANALYSIS_DETAILS", "duration", "", "0.5"),
+        ("GPU_METRICS", "value", "", "12"),
+        ("GPU_METRICS", "value", "", "12.5"),
+        ("GPU_METRICS", "value", "", "9e999"),
+        ("GPU_METRICS", "value", "", "'high'"),
+        ("GPU_METRICS", "value", "", "NULL"),
+        ("GPU_METRICS", "timestamp", "", "1.5"),
+        ("NVTX_EVENTS", "uint64Value", "", "'x'"),
+        ("NVTX_EVENTS", "doubleValue", "", "4"),
+        ("NVTX_EVENTS", "doubleValue", "", "'x'"),
         ("TARGET_INFO_GPU", "name", "", "3"),
         ("TARGET_INFO_GPU", "smCount", "", "'many'"),
         ("META_DATA_EXPORT", "value", "", "7"),
@@ -258,7 +310,7 @@ def test_only_what_is_too_wide_is_refused(folder: Path) -> None:
 def test_a_wrong_column_gives_what_it_gives_in_sqlite(
     tmp_path: Path, table: str, column: str, declared: str, value: str
 ) -> None:
-    path = loosen(small(tmp_path / "s.sqlite"), table)
+    path = loosen(rich(tmp_path / "s.sqlite"), table)
     edit(
         path,
         f'ALTER TABLE "{table}" DROP COLUMN "{column}"',

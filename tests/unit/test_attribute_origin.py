@@ -15,10 +15,11 @@ Answer = tuple[int | None, str | None]
 def look(rows: list[Row], queries: list[tuple[int, int, int]]) -> list[Answer]:
     lineage = Lineage.of(table("graph_events", rows))
     process, node, time = (np.asarray(c, dtype=np.int64) for c in zip(*queries, strict=True))
-    found = lineage.roots(process, node, time)
+    found = lineage.roots(process, node, time, np.ones(len(node), dtype=np.bool_))
+    event, reason = found.event[found.answer], found.reason[found.answer]
     return [
         (row if row >= 0 else None, REASONS[why] if why >= 0 else None)
-        for row, why in zip(found.event.tolist(), found.reason.tolist(), strict=True)
+        for row, why in zip(event.tolist(), reason.tolist(), strict=True)
     ]
 
 

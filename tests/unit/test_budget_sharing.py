@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 
 from graphtrace.attribute import sharing
 from graphtrace.attribute.replay_table import nearest_rank
-from graphtrace.attribute.sharing import Shares, share
+from graphtrace.attribute.sharing import Shares, blocks, in_order
 
 Row = tuple[int, int, int, int, int]
 """Lane, begin, length, stream, unit."""
 
 
-def _share(rows: list[Row], ordinals: list[int]) -> Shares:
+def _share(rows: list[Row], ordinals: list[int], size: int = 1 << 17) -> Shares:
     lane, begin, length, stream, _unit = (
         np.asarray(c, dtype=np.int64) for c in zip(*rows, strict=True)
     )
@@ -28,7 +28,21 @@ def _share(rows: list[Row], ordinals: list[int]) -> Shares:
             for x in rows
         ]
     )
-    return share(lane, begin, end, stream, np.asarray(ordinals), unit_end, int(lane.max()) + 1)
+    result = Shares(*(np.full(len(rows), -1, dtype=np.int64) for _ in range(3)))
+    for number in np.unique(lane).tolist():
+        mine = np.flatnonzero(lane == number)
+        mine = mine[in_order(begin[mine], stream[mine], np.asarray(ordinals)[mine])]
+        after = 0
+        ends = unit_end[mine]
+        for block in blocks(mine, begin, end, lambda at, cut, ends=ends: ends[at:cut], size=size):
+            assert block.begin == after < block.end
+            after = block.end
+            place = mine[block.begin : block.end]
+            result.busy[place] = block.shares.busy
+            result.alone[place] = block.shares.alone
+            result.idle[place] = block.shares.idle
+        assert after == len(mine)
+    return result
 
 
 def oracle(rows: list[Row], ordinals: list[int]) -> tuple[list[int], list[int], list[int]]:
@@ -71,11 +85,13 @@ rows_of = st.lists(
 )
 
 
-@given(rows_of, st.randoms())
-def test_shares_are_those_of_the_oracle_in_any_row_order(rows: list[Row], random: Random) -> None:
+@given(rows_of, st.randoms(), st.sampled_from([1, 2, 3, 1 << 17]))
+def test_shares_are_those_of_the_oracle_in_any_row_order_and_any_blocks(
+    rows: list[Row], random: Random, size: int
+) -> None:
     ordinals = list(range(len(rows)))
     random.shuffle(ordinals)
-    got = _share(rows, ordinals)
+    got = _share(rows, ordinals, size)
     assert (got.busy.tolist(), got.alone.tolist(), got.idle.tolist()) == oracle(rows, ordinals)
     turned = _share(rows[::-1], ordinals[::-1])
     assert turned.busy[::-1].tolist() == got.busy.tolist()
