@@ -74,8 +74,13 @@ def command(
 ) -> int:
     """Say which stage loses time, why, how much would come back, and what to do.
 
-    INPUT is an Nsight Compute report (.ncu-rep), an Nsight Systems export (sqlite) or a recording
-    (.gtrace); the content decides, not the name. Several inputs are joined.
+    INPUT is an Nsight Compute report (.ncu-rep) or what ncu printed (--csv), an Nsight Systems
+    report (.nsys-rep) or export (sqlite, or a folder by parquetdir or arrowdir), a trace of the
+    PyTorch profiler (.json, .json.gz) or a recording (.gtrace); the content decides, not the name.
+    Several inputs are joined.
+
+    A .nsys-rep is exported by the nsys on the PATH, or the one that GRAPHTRACE_NSYS names, in at
+    most GRAPHTRACE_NSYS_TIMEOUT seconds (900 where it is not set).
     """
     writers = [_writer(output) for output in outputs]
     limits = parse_gates(gates)

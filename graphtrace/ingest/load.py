@@ -26,6 +26,8 @@ READERS: Final[dict[InputKind, str]] = {
     "kineto": "graphtrace.ingest.kineto",
     "ncu_csv": "graphtrace.ingest.ncu_csv",
     "ncu_rep": "graphtrace.ingest.ncu_rep",
+    "nsys_parquetdir": "graphtrace.ingest.nsys_parquet",
+    "nsys_rep": "graphtrace.ingest.nsys_rep",
     "nsys_sqlite": "graphtrace.ingest.nsys_sqlite",
 }
 """Module of the reader of each kind; it is imported when the first such file is read."""

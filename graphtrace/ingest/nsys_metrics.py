@@ -17,8 +17,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from graphtrace.ingest.nsys_columns import Column, Frame, fetch
+from graphtrace.ingest.nsys_export import Export
 from graphtrace.ingest.nsys_keys import Keys
-from graphtrace.ingest.nsys_open import Database
 from graphtrace.ingest.sanity import Quarantine
 from graphtrace.model.arrays import dictionary, make_table, narrow, numbers
 
@@ -62,24 +62,24 @@ class Samples:
     keys: tuple[tuple[int, str, str], ...]
 
 
-def read_samples(database: Database, quarantine: Quarantine) -> Samples | None:
+def read_samples(export: Export, quarantine: Quarantine) -> Samples | None:
     """Read the samples; None where the export has none.
 
     A percentage outside of 0 to 100, a negative count or clock and a time before the recording are
     refused, never clamped.
 
     Raises:
-        sqlite3.DatabaseError: the file is damaged.
+        sqlite3.DatabaseError, InputCorrupt: the export is damaged.
     """
-    if database.find(_TABLE) is None:
+    if export.find(_TABLE) is None:
         return None
-    if not database.has(_TABLE, *(column.name for column in _SAMPLE)):
+    if not export.has(_TABLE, *(column.name for column in _SAMPLE)):
         quarantine.add("counters", f"{_TABLE} has columns of its own", 1, "the whole table")
         return None
-    frame = fetch(database, _TABLE, _SAMPLE, quarantine, meant_for="counters")
+    frame = fetch(export, _TABLE, _SAMPLE, quarantine, meant_for="counters")
     if frame is None:
         return None
-    series, keys = _series(frame, _names(database, quarantine))
+    series, keys = _series(frame, _names(export, quarantine))
     time, value = frame.get("timestamp"), frame.reals["value"]
     percent = np.asarray([unit == _PERCENT for _, _, unit in keys] or [False])[series]
     keep = np.ones(frame.rows, dtype=np.bool_)
@@ -102,12 +102,12 @@ def read_samples(database: Database, quarantine: Quarantine) -> Samples | None:
     return Samples(time[keep], series[keep], value[keep], keys)
 
 
-def _names(database: Database, quarantine: Quarantine) -> dict[tuple[int | None, int], str]:
+def _names(export: Export, quarantine: Quarantine) -> dict[tuple[int | None, int], str]:
     """Name by type and metric; by metric alone where the export does not say the type."""
     table = f"TARGET_INFO_{_TABLE}"
-    if not database.has(table, "metricId", "metricName"):
+    if not export.has(table, "metricId", "metricName"):
         return {}
-    frame = fetch(database, table, _NAME, quarantine, meant_for="counters")
+    frame = fetch(export, table, _NAME, quarantine, meant_for="counters")
     if frame is None:
         return {}
     typed = frame.known("typeId").tolist()

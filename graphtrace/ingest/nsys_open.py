@@ -2,16 +2,18 @@
 """Open an nsys SQLite export as what it is: a stranger's database that must not be written to."""
 
 import os
-import re
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
-from graphtrace.ingest.sqlite_pages import NotPlain, PageFile, open_pages
+from graphtrace.ingest.nsys_cells import Column
+from graphtrace.ingest.nsys_export import NSYS_TABLES, Export, Only, Refuse, some
+from graphtrace.ingest.nsys_sql import page_chunks, records, sql_chunks, strings
+from graphtrace.ingest.sqlite_pages import Chunk, NotPlain, PageFile, open_pages
 from graphtrace.model.errors import (
     InputCorrupt,
     InputEmpty,
@@ -26,53 +28,41 @@ __all__ = ["Database", "open_export"]
 _MAGIC: Final = b"SQLite format 3\0"
 _HOT_JOURNAL: Final = bytes.fromhex("d9d505f920a163d7")
 """First bytes of a rollback journal that was not finished (sqlite.org/fileformat2.html 3)."""
-_SUFFIX: Final = re.compile(r"_v(\d+)\Z")
-_NSYS_TABLES: Final = (
-    "nvtx_events",
-    "target_info_session_start_time",
-    "target_info_system_env",
-    "processstreams",
-    "analysis_details",
-)
 _EXPORT_AGAIN: Final = "nsys export --type sqlite --force-overwrite true REPORT.nsys-rep"
 
 
 @dataclass(frozen=True, slots=True)
-class Database:
-    """An open export: its connection, and its tables and columns under lower-case names.
+class Database(Export):
+    """An open export in SQLite.
 
     Attributes:
-        path: the file, as the user named it.
         connection: open for reading only; texts come as bytes.
-        tables: real table name by lower-case name.
-        columns: by lower-case table name, the real column name by lower-case name.
-        leftovers: sentences on files of unfinished transactions that lie beside the export.
         pages: the same file page by page; None where only SQL may read it.
     """
 
-    path: Path
     connection: sqlite3.Connection
-    tables: Mapping[str, str]
-    columns: Mapping[str, Mapping[str, str]]
-    leftovers: tuple[str, ...]
     pages: PageFile | None = None
 
-    def find(self, name: str) -> str | None:
-        """Lower-case name of a table: the name itself, else its highest `_V2`, `_V3`... form."""
-        low = name.lower()
-        if low in self.tables:
-            return low
-        numbered = [
-            (int(suffix[1]), table)
-            for table in self.tables
-            if table.startswith(low) and (suffix := _SUFFIX.fullmatch(table[len(low) :]))
-        ]
-        return max(numbered)[1] if numbered else None
+    def readings(
+        self, low: str, columns: Sequence[Column], only: Only | None, refuse: Refuse
+    ) -> Iterator[Iterable[Chunk]]:
+        """See `Export.readings`; here no cell is refused, for each is of a type that we know."""
+        table, have = self.tables[low], self.columns[low]
+        if self.pages is not None:
+            yield page_chunks(self.connection, self.pages, table, have, columns, only)
+        yield sql_chunks(self.connection, table, have, columns, only)
 
-    def has(self, table: str, *columns: str) -> bool:
-        """Whether a table is there and has all these columns."""
-        low = self.find(table)
-        return low is not None and all(c.lower() in self.columns[low] for c in columns)
+    def strings(self, ids: Iterable[int]) -> Iterator[tuple[int, bytes | None]]:
+        """See `Export.strings`."""
+        low = self.find("StringIds")
+        if low is None or not self.has("StringIds", "id", "value"):
+            return iter(())
+        have = self.columns[low]
+        return strings(self.connection, self.tables[low], have["id"], have["value"], list(ids))
+
+    def records(self, low: str, names: Sequence[str]) -> Mapping[str, str]:
+        """See `Export.records`."""
+        return records(self.connection, self.tables[low], self.columns[low], names)
 
 
 @contextmanager
@@ -172,7 +162,7 @@ def _describe(path: Path, connection: sqlite3.Connection) -> Database:
     names = sorted(_text(row[0]) for row in rows)
     tables = {name.lower(): name for name in names if not name.startswith("sqlite_")}
     columns = {low: _columns(connection, name) for low, name in tables.items()}
-    database = Database(path, connection, tables, columns, _leftovers(path))
+    database = Database(path, tables, columns, _leftovers(path), connection)
     _check_nsys(database)
     return database
 
@@ -218,7 +208,7 @@ def _check_nsys(database: Database) -> None:
             f"Export the report again: {_EXPORT_AGAIN}",
         )
     cuda = any(name.startswith("cupti_activity_kind_") for name in tables)
-    if "stringids" in tables and (cuda or any(name in tables for name in _NSYS_TABLES)):
+    if "stringids" in tables and (cuda or any(name in tables for name in NSYS_TABLES)):
         return
     if cuda and "stringtable" in tables:
         raise InputUnsupported(
@@ -228,12 +218,6 @@ def _check_nsys(database: Database) -> None:
         )
     raise InputUnsupported(
         f"{path} is an SQLite file, but not an export of nsys.",
-        f"It has none of the tables that nsys writes; it has {_some(database)}.",
+        f"It has none of the tables that nsys writes; it has {some(tables.values())}.",
         f"Give the file that this writes: {_EXPORT_AGAIN}",
     )
-
-
-def _some(database: Database) -> str:
-    names = sorted(database.tables.values())
-    shown = ", ".join(name[:40] for name in names[:4])
-    return shown if len(names) <= 4 else f"{shown} and {len(names) - 4} more"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reader of nsys SQLite exports."""
+"""Reader of nsys SQLite exports, and the tables of every kind of export."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from graphtrace.ingest.nsys_columns import Frame, lookup
+from graphtrace.ingest.nsys_export import Export
 from graphtrace.ingest.nsys_host import (
     Calls,
     api_table,
@@ -25,7 +26,7 @@ from graphtrace.ingest.nsys_keys import (
     process_table,
 )
 from graphtrace.ingest.nsys_metrics import Samples, counter_table, read_samples
-from graphtrace.ingest.nsys_open import Database, open_export
+from graphtrace.ingest.nsys_open import open_export
 from graphtrace.ingest.nsys_replays import (
     Graphs,
     Replayed,
@@ -40,11 +41,12 @@ from graphtrace.ingest.sanity import Quarantine
 from graphtrace.ingest.source import Source
 from graphtrace.model.arrays import column_of, make_table, numbers, words_of
 from graphtrace.model.trace import InputInfo, TableSet
+from graphtrace.model.vocabulary import InputKind
 
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
-__all__ = ["SYNTHETIC_MARK", "read"]
+__all__ = ["SYNTHETIC_MARK", "Gathered", "exporter", "gather", "read", "source_of"]
 
 SYNTHETIC_MARK: Final = "GRAPHTRACE_SYNTHETIC"
 """Name of the meta data record that `graphtrace.testing` leaves in the files it builds."""
@@ -72,14 +74,36 @@ def read(path: Path, *, pages: bool = True) -> Source:
         InputMissing, InputEmpty, InputTruncated, InputCorrupt, InputUnsupported: see
             `graphtrace.ingest.nsys_open.open_export`.
     """
-    quarantine = Quarantine()
     with open_export(path, pages=pages) as database:
-        version, synthetic = _exporter(database)
-        raw = read_raw(database, quarantine)
-        samples = read_samples(database, quarantine)
-        names = _names(database, raw, quarantine)
-        leftovers = database.leftovers
-    info = InputInfo(str(path), "nsys_sqlite", "nsys", version, synthetic)
+        gathered = gather(database)
+    return source_of(gathered, path, "nsys_sqlite")
+
+
+def gather(export: Export) -> "Gathered":
+    """Read from an open export all that is needed of it.
+
+    Raises:
+        InputUnsupported: a table lacks a column that its rows mean nothing without.
+        sqlite3.DatabaseError, InputCorrupt: the export is damaged.
+    """
+    quarantine = Quarantine()
+    version, synthetic = exporter(export)
+    raw = read_raw(export, quarantine)
+    samples = read_samples(export, quarantine)
+    names = _names(export, raw, quarantine)
+    return Gathered(version, synthetic, raw, samples, names, quarantine, export.leftovers)
+
+
+def source_of(gathered: "Gathered", path: Path, kind: InputKind) -> Source:
+    """The model's tables of what was gathered from an export, whatever it was stored as."""
+    version, raw, names, quarantine = (
+        gathered.version,
+        gathered.raw,
+        gathered.names,
+        gathered.quarantine,
+    )
+    leftovers = gathered.leftovers
+    info = InputInfo(str(path), kind, "nsys", version, gathered.synthetic)
     processes = index_processes(raw)
     if not _has_work(raw):
         keys = Keys(processes)
@@ -93,7 +117,7 @@ def read(path: Path, *, pages: bool = True) -> Source:
     replayed = collect_replays(work, calls)
     graphs = collect_graphs(replayed, raw.node_events, raw.graph_events, keys)
     said = warnings_of(raw, work, replayed, unseen_launches(calls, work))
-    sampled = _counters(samples, keys, raw, quarantine)
+    sampled = _counters(gathered.samples, keys, raw, quarantine)
     tables = _host_tables(raw, keys, calls, names, quarantine)
     tables |= {
         "devices": device_table(keys.devices, raw.gpus),
@@ -106,25 +130,15 @@ def read(path: Path, *, pages: bool = True) -> Source:
     return Source(info, TableSet(tables), (*leftovers, *keys.warnings, *said))
 
 
-def _exporter(database: Database) -> tuple[str | None, bool]:
-    """Version of the nsys that wrote the file, and whether we built it ourselves."""
+def exporter(export: Export) -> tuple[str | None, bool]:
+    """Version of the nsys that wrote the export, and whether we built it ourselves."""
     for table in ("META_DATA_EXPORT", "EXPORT_META_DATA"):
-        low = database.find(table)
-        if low is None or not database.has(table, "name", "value"):
+        low = export.find(table)
+        if low is None or not export.has(table, "name", "value"):
             continue
-        name, value = (f'"{database.columns[low][column]}"' for column in ("name", "value"))
-        statement = (
-            f'SELECT {name}, {value} FROM "{database.tables[low]}" '
-            f"WHERE {name} IN (?, ?) AND typeof({value}) = 'text'"
-        )
-        rows = database.connection.execute(statement, (_VERSION, SYNTHETIC_MARK)).fetchall()
-        found = {_text(row[0]): _text(row[1]) for row in rows}
+        found = export.records(low, (_VERSION, SYNTHETIC_MARK))
         return found.get(_VERSION), SYNTHETIC_MARK in found
     return None, False
-
-
-def _text(cell: Any) -> str:
-    return cell.decode("utf-8", "replace") if isinstance(cell, bytes) else str(cell)
 
 
 def _ids(frame: Frame | None, *columns: str) -> set[int]:
@@ -149,15 +163,38 @@ class _Names:
     ranges: dict[int, str]
 
 
-def _names(database: Database, raw: Raw, quarantine: Quarantine) -> _Names:
+@dataclass(frozen=True, slots=True)
+class Gathered:
+    """What was read of an export.
+
+    Attributes:
+        version: version of the nsys that wrote it.
+        synthetic: whether `graphtrace.testing` wrote it.
+        raw: rows of its tables.
+        samples: GPU metrics; None where it has none.
+        names: the strings that they name.
+        quarantine: rows refused so far.
+        leftovers: sentences on what the export lost before it came here.
+    """
+
+    version: str | None
+    synthetic: bool
+    raw: Raw
+    samples: Samples | None
+    names: _Names
+    quarantine: Quarantine
+    leftovers: tuple[str, ...]
+
+
+def _names(export: Export, raw: Raw, quarantine: Quarantine) -> _Names:
     wanted = _ids(raw.kernels, "demangledName")
-    kernels = lookup(database, wanted, quarantine, meant_for="activities")
+    kernels = lookup(export, wanted, quarantine, meant_for="activities")
     if len(kernels) < len(wanted) or (raw.kernels is not None and not wanted):
         short = _ids(raw.kernels, "shortName")
-        kernels |= lookup(database, short - wanted, quarantine, meant_for="activities")
-    calls = lookup(database, _ids(raw.api, "nameId"), quarantine, meant_for="api_calls")
+        kernels |= lookup(export, short - wanted, quarantine, meant_for="activities")
+    calls = lookup(export, _ids(raw.api, "nameId"), quarantine, meant_for="api_calls")
     texts = _ids(raw.nvtx, "textId") | _ids(raw.domains, "textId")
-    return _Names(kernels, calls, lookup(database, texts, quarantine, meant_for="ranges"))
+    return _Names(kernels, calls, lookup(export, texts, quarantine, meant_for="ranges"))
 
 
 def _has_work(raw: Raw) -> bool:

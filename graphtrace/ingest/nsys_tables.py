@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from graphtrace.ingest.nsys_columns import Column, Frame, Only, fetch
+from graphtrace.ingest.nsys_export import Export
 from graphtrace.ingest.nsys_nvtx import CATEGORY, DOMAIN, PAYLOADS, payloads
-from graphtrace.ingest.nsys_open import Database
 from graphtrace.ingest.sanity import Quarantine, refuse_bad_times
 
 __all__ = ["DIMENSIONS", "PID_MASK", "RANGE_KINDS", "Raw", "process_of", "read_raw"]
@@ -138,60 +138,60 @@ def process_of(global_tid: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     return global_tid & np.int64(PID_MASK)
 
 
-def read_raw(database: Database, quarantine: Quarantine) -> Raw:
+def read_raw(export: Export, quarantine: Quarantine) -> Raw:
     """Read all that is needed of an export.
 
     Raises:
         InputUnsupported: a table lacks a column that its rows mean nothing without.
-        sqlite3.DatabaseError: the file is damaged.
+        sqlite3.DatabaseError, InputCorrupt: the export is damaged.
     """
-    longest = _longest(database, quarantine)
+    longest = _longest(export, quarantine)
 
     def activity(table: str, columns: tuple[Column, ...]) -> Frame | None:
-        frame = fetch(database, table, columns, quarantine, meant_for="activities")
+        frame = fetch(export, table, columns, quarantine, meant_for="activities")
         return _believable(frame, quarantine, "activities", longest, instant=False)
 
     opaque = activity("CUPTI_ACTIVITY_KIND_GRAPH_TRACE", _OPAQUE)
-    api = fetch(database, "CUPTI_ACTIVITY_KIND_RUNTIME", _API, quarantine, meant_for="api_calls")
-    nodes = _node_table(database)
+    api = fetch(export, "CUPTI_ACTIVITY_KIND_RUNTIME", _API, quarantine, meant_for="api_calls")
+    nodes = _node_table(export)
     return Raw(
         kernels=_launchable(activity("CUPTI_ACTIVITY_KIND_KERNEL", _KERNEL), quarantine),
         copies=activity("CUPTI_ACTIVITY_KIND_MEMCPY", _MEMCPY),
         sets=activity("CUPTI_ACTIVITY_KIND_MEMSET", _MEMSET),
         opaque=_on_device(opaque, quarantine),
         api=_believable(api, quarantine, "api_calls", None),
-        nvtx=_ranges(database, quarantine),
-        domains=_definitions(database, quarantine),
+        nvtx=_ranges(export, quarantine),
+        domains=_definitions(export, quarantine),
         node_events=_timed(
-            fetch(database, nodes, _NODE_EVENT, quarantine, meant_for="graph_events")
+            fetch(export, nodes, _NODE_EVENT, quarantine, meant_for="graph_events")
             if nodes
             else None,
             quarantine,
         ),
         graph_events=fetch(
-            database, "CUDA_GRAPH_EVENTS", _GRAPH_EVENT, quarantine, meant_for="graphs"
+            export, "CUDA_GRAPH_EVENTS", _GRAPH_EVENT, quarantine, meant_for="graphs"
         )
-        if database.has("CUDA_GRAPH_EVENTS", "graphId", "graphExecId")
+        if export.has("CUDA_GRAPH_EVENTS", "graphId", "graphExecId")
         else None,
-        gpus=fetch(database, "TARGET_INFO_GPU", _GPU, quarantine, meant_for="devices"),
+        gpus=fetch(export, "TARGET_INFO_GPU", _GPU, quarantine, meant_for="devices"),
         cuda_devices=fetch(
-            database, "TARGET_INFO_CUDA_DEVICE", _CUDA_DEVICE, quarantine, meant_for="devices"
+            export, "TARGET_INFO_CUDA_DEVICE", _CUDA_DEVICE, quarantine, meant_for="devices"
         ),
     )
 
 
-def _node_table(database: Database) -> str | None:
+def _node_table(export: Export) -> str | None:
     """The table with a row a node: the new name, else the old one if it is not the new meaning."""
     for table in ("CUDA_GRAPH_NODE_EVENTS", "CUDA_GRAPH_EVENTS"):
-        if database.has(table, "graphNodeId"):
+        if export.has(table, "graphNodeId"):
             return table
     return None
 
 
-def _longest(database: Database, quarantine: Quarantine) -> int | None:
+def _longest(export: Export, quarantine: Quarantine) -> int | None:
     """Length of the recording, ns, where the export says it."""
     frame = fetch(
-        database, "ANALYSIS_DETAILS", [Column("duration")], quarantine, meant_for="activities"
+        export, "ANALYSIS_DETAILS", [Column("duration")], quarantine, meant_for="activities"
     )
     if frame is None or "duration" not in frame.values:
         return None
@@ -246,11 +246,11 @@ def _timed(frame: Frame | None, quarantine: Quarantine) -> Frame | None:
     return frame if keep.all() else frame.take(keep)
 
 
-def _ranges(database: Database, quarantine: Quarantine) -> Frame | None:
+def _ranges(export: Export, quarantine: Quarantine) -> Frame | None:
     # A wrongly typed event type is let through, so that the row is counted as refused.
     only = Only("eventType", tuple(sorted(RANGE_KINDS)), odd=True)
     wanted = (*_NVTX, *PAYLOADS)
-    frame = fetch(database, "NVTX_EVENTS", wanted, quarantine, meant_for="ranges", only=only)
+    frame = fetch(export, "NVTX_EVENTS", wanted, quarantine, meant_for="ranges", only=only)
     if frame is None:
         return None
     begin = frame.get("start")
@@ -261,9 +261,9 @@ def _ranges(database: Database, quarantine: Quarantine) -> Frame | None:
     return payloads(frame if keep.all() else frame.take(keep), quarantine)
 
 
-def _definitions(database: Database, quarantine: Quarantine) -> Frame | None:
+def _definitions(export: Export, quarantine: Quarantine) -> Frame | None:
     """Rows that name domains and categories."""
-    if not database.has("NVTX_EVENTS", "eventType"):
+    if not export.has("NVTX_EVENTS", "eventType"):
         return None
     only = Only("eventType", (CATEGORY, DOMAIN))
-    return fetch(database, "NVTX_EVENTS", _DEFINITION, quarantine, meant_for="ranges", only=only)
+    return fetch(export, "NVTX_EVENTS", _DEFINITION, quarantine, meant_for="ranges", only=only)

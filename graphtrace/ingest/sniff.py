@@ -7,12 +7,10 @@ import re
 import shlex
 import stat
 import zlib
-from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
 from graphtrace.model.errors import (
-    GraphtraceError,
     InputCorrupt,
     InputEmpty,
     InputError,
@@ -34,7 +32,6 @@ _BINARY: Final[tuple[tuple[bytes, InputKind], ...]] = (
     (b"NVIDIA Tegra Profiler Report", "nsys_rep"),
 )
 """First bytes of reports and exports; all reports of nsys carry the name of its ancestor."""
-_READ: Final = frozenset({"ncu_rep", "ncu_csv", "nsys_sqlite", "gtrace", "kineto"})
 _NAMED: Final[dict[InputKind, str]] = {
     "ncu_rep": "an Nsight Compute report",
     "nsys_sqlite": "an SQLite file",
@@ -58,14 +55,16 @@ _NCU_TEXT: Final = re.compile(
 )
 _TRACE_JSON: Final = re.compile(r'"(traceEvents|ph|deviceProperties|schemaVersion)"\s*:')
 _CONTROL: Final = re.compile(r"[\x00-\x06\x0e-\x1a\x1c-\x1f\x7f]")
-_NSYS_PARQUET: Final = re.compile(
+_NSYS_TABLE: Final = re.compile(
     r"(StringIds|NVTX_EVENTS\w*|CUPTI_ACTIVITY_KIND_\w+|TARGET_INFO_\w+|META_DATA_\w+"
-    r"|ANALYSIS_DETAILS|CUDA_GRAPH_\w+)\.parquet"
+    r"|ANALYSIS_DETAILS|CUDA_GRAPH_\w+)\.(parquet|arrow)",
+    re.I,
 )
 _NOT_THERE: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP})
+_OURS: Final = (".ncu-rep", ".nsys-rep", ".sqlite", ".gtrace")
 _GIVE: Final = (
-    "Give an Nsight Compute report (.ncu-rep), an Nsight Systems export "
-    "(nsys export --type sqlite REPORT.nsys-rep), a trace of the PyTorch profiler (.json, "
+    "Give an Nsight Compute report (.ncu-rep), an Nsight Systems report (.nsys-rep) or export "
+    "(sqlite, parquetdir), a trace of the PyTorch profiler (.json, "
     ".json.gz) or a recording (.gtrace)."
 )
 
@@ -80,20 +79,19 @@ def sniff(path: Path) -> InputKind:
         path: a file or folder that the user named.
 
     Returns:
-        A kind that this version has a reader for. That the content is whole is for the reader to
-        say.
+        A kind. That the content is whole is for its reader to say.
 
     Raises:
-        InputMissing: nothing is there, or a folder that is no recording.
-        InputEmpty: a file of no bytes.
-        InputUnsupported: something else, or a kind without a reader here; the error names it.
+        InputMissing: nothing is there, or a folder that is no recording and no export.
+        InputEmpty: a file of no bytes, or a folder of no files.
+        InputUnsupported: something else; the error names it where it is known.
         InputCorrupt: a compressed file that cannot be unpacked.
         InputError: the system refuses to open it.
     """
     try:
         mode = path.stat().st_mode
         if stat.S_ISDIR(mode):
-            return _readable(path, _folder(path))
+            return _folder(path)
         if not stat.S_ISREG(mode):
             raise InputUnsupported(
                 f"{path} is not a regular file.",
@@ -117,7 +115,7 @@ def sniff(path: Path) -> InputKind:
             "It has no bytes: its profiler or its download did not finish.",
             "Copy or download it again, or profile again.",
         )
-    return _readable(path, _file(path, head))
+    return _file(path, head)
 
 
 def _missing(path: Path) -> InputMissing:
@@ -142,12 +140,20 @@ def _folder(path: Path) -> InputKind:
     if path.name.endswith(".gtrace"):
         # Its manifest is missing or damaged: the reader says which.
         return "gtrace"
-    if any(_NSYS_PARQUET.fullmatch(name) for name in names):
+    if any(_NSYS_TABLE.fullmatch(name) for name in names):
         return "nsys_parquetdir"
-    inside = sorted(name for name in names if name.endswith((".ncu-rep", ".sqlite", ".gtrace")))
+    if not names:
+        raise InputEmpty(
+            f"{path} is an empty folder.",
+            "It holds no file: the export or the recording that should be in it did not finish.",
+            "Copy it again, whole, or export or record again.",
+        )
+    inside = sorted(
+        name for name in names if name.endswith((".ncu-rep", ".nsys-rep", ".sqlite", ".gtrace"))
+    )
     raise InputMissing(
         f"{path} is a folder.",
-        "It is no recording: graphtrace capture would have left a manifest in it.",
+        "It is no recording, which would have a manifest in it, and no Parquet export of nsys.",
         f"Give one of the files in it, such as {path / inside[0]}." if inside else _GIVE,
     )
 
@@ -259,32 +265,3 @@ def _written(path: Path, text: str) -> InputKind:
         "No profiler's report or export is plain text.",
         _GIVE,
     )
-
-
-def _readable(path: Path, kind: InputKind) -> InputKind:
-    if kind in _READ:
-        return kind
-    raise _REFUSALS[kind](path)
-
-
-def _nsys_rep(path: Path) -> GraphtraceError:
-    return InputUnsupported(
-        f"{path} is an Nsight Systems report.",
-        "Only nsys itself can open it; graphtrace reads what nsys exports.",
-        f"Export it, then give the .sqlite file: nsys export --type sqlite "
-        f"{shlex.quote(str(path))}",
-    )
-
-
-def _parquetdir(path: Path) -> GraphtraceError:
-    return InputUnsupported(
-        f"{path} is an Nsight Systems export in Parquet.",
-        "This version of graphtrace reads the SQLite export only.",
-        "Export the report again: nsys export --type sqlite REPORT.nsys-rep",
-    )
-
-
-_REFUSALS: Final[dict[InputKind, Callable[[Path], GraphtraceError]]] = {
-    "nsys_rep": _nsys_rep,
-    "nsys_parquetdir": _parquetdir,
-}

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Synthetic nsys SQLite exports with the schema of real ones and stalls at known places.
+"""Synthetic nsys exports with the schema of real ones and stalls at known places.
 
     export = NsysExport(dialect="2025")
     process = export.process(pid=4242)
     graph = process.graph([Stage("encoder.layers.0/attn", [Kernel("softmax", 9_000)])])
     graph.replays(100, period_ns=50_000)
     export.write(Path("run.sqlite"))
+    export.write_parquetdir(Path("run_parquet"))
 
 A file says of itself that it is synthetic: readers set `InputInfo.synthetic`, and its GPU is named
 so. The same calls with the same seed give the same rows.
@@ -104,11 +105,23 @@ class NsysExport:
         Raises:
             OutputError: it exists and `force` is not given, or it cannot be written.
         """
+        write_database(path, self.dialect, *self._final(), force=force)
+
+    def write_parquetdir(self, path: Path, *, force: bool = False) -> None:
+        """Write the same as a folder of Parquet files, as `nsys export --type parquetdir` does.
+
+        Raises:
+            OutputError: it exists and `force` is not given, or it cannot be written.
+        """
+        from graphtrace.testing.nsys_folder import write_folder
+
+        write_folder(path, self.dialect, *self._final(), force=force)
+
+    def _final(self) -> tuple[Rows, list[str]]:
+        """All rows, and the tables that have one: as in a lazy export, others are absent."""
         final = Rows({table: list(blocks) for table, blocks in self.rows.blocks.items()})
         self._describe(final)
-        # As in a lazy export, a table without a row is absent.
-        tables = [table for table in self.dialect.tables if final.count(table)]
-        write_database(path, self.dialect, final, tables, force=force)
+        return final, [table for table in self.dialect.tables if final.count(table)]
 
     def _describe(self, rows: Rows) -> None:
         last = max((process.last_ns for process in self._processes), default=_START_NS)
@@ -365,17 +378,27 @@ def main() -> None:
 
 
 @main.command("planted_vit")
-@click.argument("output", type=click.Path(path_type=Path, dir_okay=False))
+@click.argument("output", type=click.Path(path_type=Path))
 @click.option("--dialect", type=click.Choice(sorted(DIALECTS)), default="2025", show_default=True)
 @click.option("--replays", type=click.IntRange(min=1), default=200, show_default=True)
 @click.option("--seed", type=int, default=0, show_default=True)
-@click.option("--force", is_flag=True, help="Replace a file that exists.")
-def _planted_vit(output: Path, dialect: DialectName, replays: int, seed: int, force: bool) -> None:
+@click.option("--parquetdir", is_flag=True, help="Write a folder of Parquet files, not SQLite.")
+@click.option("--force", is_flag=True, help="Replace what exists.")
+def _planted_vit(
+    output: Path, dialect: DialectName, replays: int, seed: int, parquetdir: bool, force: bool
+) -> None:
     """A ViT-hybrid encoder with a small-grid stage, an idle gap and host-bound launches."""
     from graphtrace.testing.nsys_presets import planted_vit
 
     try:
-        planted = planted_vit(output, dialect=dialect, replays=replays, seed=seed, force=force)
+        planted = planted_vit(
+            output,
+            dialect=dialect,
+            replays=replays,
+            seed=seed,
+            force=force,
+            parquetdir=parquetdir,
+        )
     except GraphtraceError as error:
         raise click.ClickException(str(error)) from error
     click.echo(f"{output}: {planted.replays} synthetic replays of {planted.nodes} nodes", err=True)

@@ -102,6 +102,7 @@ def planted_vit(
     replays: int = 200,
     seed: int = 0,
     force: bool = False,
+    parquetdir: bool = False,
 ) -> Planted:
     """Write an export of a ViT-hybrid encoder that replays a graph, with planted stalls.
 
@@ -110,14 +111,15 @@ def planted_vit(
     tokens were valid; the replay takes as long for few as for all: padding is executed.
 
     Args:
-        path: file to write.
+        path: file or folder to write.
         dialect: whose schema it has.
         replays: number of replays.
         seed: what deviations of times come from.
-        force: replace a file that exists.
+        force: replace what exists.
+        parquetdir: write a folder of Parquet files instead of an SQLite file.
 
     Raises:
-        OutputError: the file exists, or cannot be written.
+        OutputError: it exists, or cannot be written.
     """
     export = NsysExport(dialect, seed=seed)
     process = export.process(pid=4242)
@@ -135,7 +137,8 @@ def planted_vit(
         labels=[f"batch valid={n} captured={_CAPTURED_TOKENS}" for n in _VALID_TOKENS],
         upload=Copy(3 * 384 * 384 * 4, 9_000, kind=1),
     )
-    export.write(path, force=force)
+    write = export.write_parquetdir if parquetdir else export.write
+    write(path, force=force)
     per_node = (timing.end - timing.begin).sum(axis=0).tolist()
     busy, position = [], 0
     for stage in stages:

@@ -40,5 +40,7 @@ def test_no_thread_is_left_after_an_analysis(tmp_path, data_dir):
     subprocess.run([*capture, sys.executable, str(program)], check=True, capture_output=True)
     export = tmp_path / "run.sqlite"
     planted_vit(export, replays=30)
+    folder = tmp_path / "run_parquet"
+    planted_vit(folder, replays=30, parquetdir=True)
     report = data_dir / "ncu" / "ncar_v100_2022.2.ncu-rep"
-    assert [left(path) for path in (recording, export, report)] == [0, 0, 0]
+    assert [left(path) for path in (recording, export, folder, report)] == [0] * 4

@@ -7,6 +7,10 @@ from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyarrow import ipc
+
 from graphtrace.ingest.source import Source
 from graphtrace.testing.nsys import Copy, Kernel, NsysExport, Set, Stage
 from graphtrace.testing.nsys_schema import DialectName
@@ -82,3 +86,67 @@ def sql(path: Path, statement: str) -> Sequence[tuple[object, ...]]:
     """Rows of a query."""
     with closing(sqlite3.connect(path)) as connection:
         return connection.execute(statement).fetchall()
+
+
+def as_tables(path: Path) -> dict[str, pa.Table]:
+    """Tables of an SQLite export with a typed column for each of theirs."""
+    tables = {}
+    with closing(sqlite3.connect(path)) as connection:
+        connection.text_factory = bytes
+        master = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+        for (name,) in master.fetchall():
+            table = name.decode()
+            if table.startswith("sqlite_"):
+                continue
+            info = connection.execute(f'PRAGMA table_info("{table}")').fetchall()
+            names = [row[1].decode() for row in info]
+            chosen = ", ".join(f'"{column}"' for column in names)
+            rows = connection.execute(f'SELECT {chosen} FROM "{table}"').fetchall()
+            cells = list(zip(*rows, strict=True)) or [()] * len(names)
+            arrays = [
+                typed(column, row[2].decode()) for row, column in zip(info, cells, strict=True)
+            ]
+            tables[table] = pa.Table.from_arrays(arrays, names=names)
+    return tables
+
+
+def typed(cells: Sequence[object], declared: str) -> pa.Array:
+    """Cells of SQLite as a typed array."""
+    kinds = {type(cell) for cell in cells} - {type(None)}
+    if kinds <= {bytes} and ("TEXT" in declared or kinds):
+        # Bytes that are no UTF-8 are kept, as a profiler would write them.
+        plain = pa.array(cells, pa.binary())
+        return pa.Array.from_buffers(pa.string(), len(plain), plain.buffers(), plain.null_count)
+    return pa.array(cells, pa.float64() if float in kinds else pa.int64())
+
+
+def parquet_of(path: Path, folder: Path, **options: object) -> Path:
+    """The same export as a folder of Parquet files."""
+    folder.mkdir()
+    for name, table in as_tables(path).items():
+        pq.write_table(table, folder / f"{name}.parquet", **options)
+    return folder
+
+
+def arrow_of(path: Path, folder: Path, *, stream: bool = False) -> Path:
+    """The same export as a folder of Arrow's own files."""
+    folder.mkdir()
+    for name, table in as_tables(path).items():
+        with (folder / f"{name}.arrow").open("wb") as file:
+            writer = ipc.new_stream if stream else ipc.new_file
+            with writer(file, table.schema) as out:
+                out.write_table(table)
+    return folder
+
+
+def assert_same(one: Source, other: Source) -> None:
+    """Two sources say the same, bit by bit, but for what they were read from."""
+    assert set(one.tables.tables) == set(other.tables.tables)
+    for name, table in one.tables.tables.items():
+        assert table.equals(other.tables.tables[name]), name
+    assert one.info.tool_version == other.info.tool_version
+    assert one.info.synthetic == other.info.synthetic
+    assert one.warnings == other.warnings
+    assert (one.nothing is None) == (other.nothing is None)
+    if one.nothing is not None and other.nothing is not None:
+        assert (one.nothing.why, one.nothing.do) == (other.nothing.why, other.nothing.do)

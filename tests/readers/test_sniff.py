@@ -43,6 +43,7 @@ def refused(place: Path) -> GraphtraceError:
         (b"NVR", "ncu_rep"),
         (b"SQLite format 3\0" + bytes(84), "nsys_sqlite"),
         (b"SQLite form", "nsys_sqlite"),
+        (b"NVIDIA Tegra Profiler Report 1.", "nsys_rep"),
         (TRACE, "kineto"),
         (gzip.compress(TRACE), "kineto"),
         (b'[{"ph": "X", "ts": 1}]', "kineto"),
@@ -75,7 +76,6 @@ def test_content_decides_and_not_the_name(
         (gzip.compress(b"hello"), "holds nothing that is known", ".ncu-rep"),
         (gzip.compress(b"NVR\0abcd"), "holds an Nsight Compute report", "gunzip"),
         (gzip.compress(b"SQLite format 3\0"), "holds an SQLite file", "gunzip"),
-        (b"NVIDIA Tegra Profiler Report 1.", "Nsight Systems report", "nsys export --type sqlite"),
     ],
 )
 def test_everything_else_has_its_own_sentences(
@@ -136,11 +136,13 @@ def test_recordings(tmp_path: Path) -> None:
     assert sniff(unfinished) == "gtrace"
 
 
-def test_parquet_exports(tmp_path: Path) -> None:
-    (tmp_path / "StringIds.parquet").write_bytes(b"PAR1")
-    error = refused(tmp_path)
-    assert isinstance(error, InputUnsupported)
-    assert "nsys export --type sqlite" in error.do
+@pytest.mark.parametrize("name", ["StringIds.parquet", "nvtx_events_v2.parquet", "StringIds.arrow"])
+def test_parquet_exports(tmp_path: Path, name: str) -> None:
+    folder = tmp_path / "pq"
+    folder.mkdir()
+    assert isinstance(refused(folder), InputEmpty)
+    (folder / name).write_bytes(b"PAR1")
+    assert sniff(folder) == "nsys_parquetdir"
 
 
 @pytest.mark.parametrize("device", ["/dev/zero", "/dev/null", "/dev/urandom"])
@@ -195,7 +197,7 @@ def test_hostile_names_stay_sentences(tmp_path: Path, name: bytes) -> None:
     assert "text file" in error.what
     for sentence in (error.what, error.why, error.do):
         visible(sentence).encode()
-    place.write_bytes(b"NVIDIA Tegra Profiler Report 1.")
+    place.write_bytes(b"PK\x03\x04" + bytes(30))
     visible(refused(place).do).encode()
     assert isinstance(refused(tmp_path / os.fsdecode(name + b"2")), InputMissing)
 
