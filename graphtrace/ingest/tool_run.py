@@ -4,9 +4,10 @@
 import os
 import signal
 import subprocess
+import threading
 import time
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Final
@@ -51,15 +52,45 @@ def run_tool(command: Sequence[str], folder: Path, seconds: float) -> Ran:
     Raises:
         OSError: it cannot be started.
     """
-    process = subprocess.Popen(
-        command,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        cwd=folder,
-        env={**os.environ, "TMPDIR": str(folder)},
-        start_new_session=True,
-    )
+    with _interrupts_noted() as interrupted:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            cwd=folder,
+            env={**os.environ, "TMPDIR": str(folder)},
+            start_new_session=True,
+        )
+        ended, kept = _wait(process, seconds, interrupted)
+    if interrupted:
+        raise KeyboardInterrupt
+    out, err = (part.decode("utf-8", "replace") for part in kept)
+    return Ran(process.returncode if ended else None, out, err)
+
+
+@contextmanager
+def _interrupts_noted() -> Iterator[list[int]]:
+    """Note interrupts instead of raising them: one more could come while the first one cleans up.
+
+    Only Python's own handler is stood in for, and only in the thread that handlers run in.
+    """
+    noted: list[int] = []
+    main = threading.current_thread() is threading.main_thread()
+    if not main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield noted
+        return
+    signal.signal(signal.SIGINT, lambda number, _frame: noted.append(number))
+    try:
+        yield noted
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _wait(
+    process: "subprocess.Popen[bytes]", seconds: float, interrupted: Sequence[int]
+) -> tuple[bool, list[bytes]]:
+    """Wait for the end, the limit or an interrupt, and kill; whether it ended, and its output."""
     ended = False
     kept = [b"", b""]
     pipes = [pipe for pipe in (process.stdout, process.stderr) if pipe is not None]
@@ -67,7 +98,7 @@ def run_tool(command: Sequence[str], folder: Path, seconds: float) -> Ran:
         for pipe in pipes:
             os.set_blocking(pipe.fileno(), False)
         limit = time.monotonic() + seconds
-        while not (ended := _ended(process)) and time.monotonic() < limit:
+        while not (ended := _ended(process)) and time.monotonic() < limit and not interrupted:
             if not _drain(pipes, kept):
                 time.sleep(_WAIT_S)
     finally:
@@ -76,8 +107,7 @@ def run_tool(command: Sequence[str], folder: Path, seconds: float) -> Ran:
         _drain(pipes, kept)
         for pipe in pipes:
             pipe.close()
-    out, err = (part.decode("utf-8", "replace") for part in kept)
-    return Ran(process.returncode if ended else None, out, err)
+    return ended, kept
 
 
 def _ended(process: "subprocess.Popen[bytes]") -> bool:
