@@ -169,7 +169,7 @@ def renumbered(keys: Ints, final: Ints) -> Ints:
     if not len(final):
         return keys
     # -1 reaches the last entry, which stands for itself.
-    return np.append(final, -1)[keys]
+    return np.append(final, -1).astype(keys.dtype)[keys]
 
 
 @dataclass(frozen=True, slots=True)

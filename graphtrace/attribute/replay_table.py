@@ -81,7 +81,9 @@ def find_replays(
     key = ints(replays, "replay")
     first, slot = _new_launches(work, fresh)
     base = int(max(key.max(initial=-1), work.replay.max(initial=-1))) + 1
-    replay[fresh] = base + slot
+    if len(fresh):
+        replay = replay.copy()
+        replay[fresh] = base + slot
     key = np.r_[key, base + np.arange(len(first))]
     empty = np.full(len(first), -1, dtype=np.int64)
     process = np.r_[ints(replays, "process"), work.process[first]]
@@ -126,11 +128,11 @@ def _launchable(work: Work) -> Bools:
 
 def _by_correlation(replays: pa.Table, work: Work) -> Ints:
     """Replay of each activity: the reader's, else the row with its correlation id (and device)."""
-    replay = work.replay.copy()
     rows = np.flatnonzero(_known(replays, "correlation"))
-    open_ = np.flatnonzero(work.in_graph & (replay < 0) & work.has_correlation)
+    open_ = np.flatnonzero(work.in_graph & (work.replay < 0) & work.has_correlation)
     if not len(rows) or not len(open_):
-        return replay
+        return work.replay
+    replay = work.replay.copy()
     names = ("process", "correlation", "device")
     columns = [ints(replays, name)[rows] for name in names]
     wanted = [column[open_] for column in (work.process, work.correlation, work.device)]

@@ -15,7 +15,7 @@ import numpy as np
 
 from graphtrace.attribute.keys import Ints
 
-__all__ = ["Block", "Shares", "blocks", "in_order", "part_of"]
+__all__ = ["Block", "Shares", "blocks", "part_of"]
 
 _BLOCK: Final = 1 << 17
 """Activities looked at together: their columns stay in a processor's cache."""
@@ -45,13 +45,6 @@ class Block:
     begin: int
     end: int
     shares: Shares
-
-
-def in_order(begin: Ints, stream: Ints, ordinal: Ints) -> Ints | slice:
-    """Rows of one lane in the order (begin, stream, ordinal)."""
-    if bool((begin[1:] > begin[:-1]).all()):
-        return slice(None)
-    return np.lexsort((ordinal, stream, begin))
 
 
 def part_of(rows: Ints | slice, begin: int, end: int) -> Ints | slice:

@@ -24,7 +24,7 @@ from graphtrace.attribute.keys import (
     rows_of,
     sum_by,
 )
-from graphtrace.attribute.sharing import blocks, in_order, part_of
+from graphtrace.attribute.sharing import blocks, part_of
 from graphtrace.attribute.work import Work
 from graphtrace.model.arrays import dictionary, few, make_table, numbers
 from graphtrace.model.vocabulary import BudgetScope
@@ -69,8 +69,12 @@ class UnitTimes:
     overlapping: int
 
 
-def _lanes(work: Work, rows: Ints | slice) -> tuple[Ints, int]:
-    keys, lane = few(pack(work.process[rows], work.device[rows]))
+def _lanes(work: Work, rows: Ints | slice = slice(None)) -> tuple[Codes, int]:
+    """Lane of each row, of one device and one process each, and how many lanes there are."""
+    process, device = work.process[rows], work.device[rows]
+    if process.strides == device.strides == (0,) and len(process):
+        return np.broadcast_to(np.int32(0), len(process)), 1
+    keys, lane = few(pack(process, device))
     return lane, len(keys)
 
 
@@ -91,21 +95,23 @@ def device_times(
         unit: unit of each, -1 for none.
         launch_gap_ns: longest gap that counts as launch latency, ns.
     """
-    rows = rows_of(unit >= 0)
-    lane, lanes = _lanes(work, rows)
-    spans = _Spans.of(lane, unit[rows], work.begin[rows], work.end[rows])
-    wall, overlaps = _union(spans.lane, spans.begin, spans.end, lanes)
-    device = np.zeros(lanes, dtype=np.int64)
-    device[spans.lane] = work.device[rows][spans.first]
+    lane, lanes = _lanes(work)
+    spans = _Spans.of(lane, unit, work.begin, work.end)
+    used = np.unique(spans.lane)
+    place = np.searchsorted(used, spans.lane)
+    wall, overlaps = _union(place, spans.begin, spans.end, len(used))
     limit = launch_gap_ns if scope == "replay" else -1
+    in_order = bool((work.begin[1:] > work.begin[:-1]).all())
     parts = [_Part.none()]
-    for number in range(lanes):
-        mine = slice(None) if lanes == 1 else np.flatnonzero(lane == number)
-        here = _those(rows, mine)
-        order = in_order(work.begin[here], work.stream[here], work.key[here])
-        place = _those(mine, order)
-        parts += _lane_parts(work, stage, unit, rows, place, spans, limit)
+    for number in used.tolist():
+        has = unit >= 0
+        mine = rows_of(has if lanes == 1 else has & (lane == number))
+        if not in_order:
+            mine = _ordered(work, np.arange(work.count)[mine])
+        parts += _lane_parts(work, stage, unit, mine, spans, limit)
     total = _Part(*(np.concatenate(columns) for columns in zip(*map(_columns, parts), strict=True)))
+    device = np.zeros(len(used), dtype=np.int64)
+    device[place] = work.device[spans.first]
     head = total.row
     key = pack(unit[head], work.device[head], stage[head])
     first, (busy, alone, idle, kernels, launch) = sum_by(key, *_columns(total)[1:])
@@ -148,22 +154,14 @@ def _columns(part: _Part) -> tuple[Ints, Ints, Ints, Ints, Ints, Ints]:
     return part.row, part.busy, part.alone, part.idle, part.kernels, part.launch
 
 
-def _those(rows: Ints | slice, some: Ints | slice) -> Ints | slice:
-    """Some of the rows; a slice stands for all."""
-    if isinstance(rows, slice):
-        return some
-    chosen: Ints = rows[some]
-    return chosen
+def _ordered(work: Work, rows: Ints) -> Ints:
+    """Rows of one lane in the order (begin, stream, ordinal)."""
+    ordered: Ints = rows[np.lexsort((work.key[rows], work.stream[rows], work.begin[rows]))]
+    return ordered
 
 
 def _lane_parts(
-    work: Work,
-    stage: Codes,
-    unit: Ints,
-    rows: Ints | slice,
-    place: Ints | slice,
-    spans: "_Spans",
-    limit: int,
+    work: Work, stage: Codes, unit: Ints, rows: Ints | slice, spans: "_Spans", limit: int
 ) -> list[_Part]:
     """Sums of the work of one lane, a block at a time.
 
@@ -171,19 +169,17 @@ def _lane_parts(
         work: the activities.
         stage: of each activity.
         unit: of each activity.
-        rows: the activities that have a unit.
-        place: which of these are in the lane, in their fixed order.
-        spans: those of the activities that have a unit.
+        rows: the activities of the lane that have a unit, in their fixed order.
+        spans: those of the activities.
         limit: longest gap that is launch latency, ns.
     """
 
     def unit_end(at: int, cut: int) -> Ints:
-        return spans.end[spans.of_row[part_of(place, at, cut)]]
+        return spans.end[spans.of_row[part_of(rows, at, cut)]]
 
-    mine = _those(rows, place)
     parts = []
-    for block in blocks(mine, work.begin, work.end, unit_end):
-        here, shares = part_of(mine, block.begin, block.end), block.shares
+    for block in blocks(rows, work.begin, work.end, unit_end):
+        here, shares = part_of(rows, block.begin, block.end), block.shares
         launch = np.where(shares.idle <= limit, shares.idle, 0)
         first, sums = sum_by(
             pack(unit[here], stage[here]),
@@ -194,7 +190,7 @@ def _lane_parts(
             launch,
         )
         at = first + block.begin
-        parts.append(_Part(at if isinstance(mine, slice) else mine[at], *sums))
+        parts.append(_Part(at if isinstance(rows, slice) else rows[at], *sums))
     return parts
 
 
@@ -203,7 +199,7 @@ class _Spans:
     """Spans: the work of one unit in one lane.
 
     Attributes:
-        of_row: span of each activity.
+        of_row: span of each activity, -1 where it has no unit.
         first: an activity of each span.
         begin, end: of each span, ns.
         lane, unit: of each span.
@@ -218,29 +214,31 @@ class _Spans:
 
     @classmethod
     def of(cls, lane: Ints, unit: Ints, begin: Ints, end: Ints) -> "_Spans":
-        """Spans of some work. Neighbours of one span are one stretch, of which there are few."""
+        """Spans of the work. Neighbours of one span are one stretch, of which there are few."""
+        nothing = np.zeros(0, dtype=np.int64)
         if not len(lane):
-            nothing = np.zeros(0, dtype=np.int64)
-            none = np.zeros(0, dtype=np.int32)
-            return cls(none, nothing, nothing, nothing, nothing, nothing)
+            return cls(np.zeros(0, dtype=np.int32), nothing, nothing, nothing, nothing, nothing)
         new = np.ones(len(lane), dtype=np.bool_)
-        new[1:] = (unit[1:] != unit[:-1]) | (lane[1:] != lane[:-1])
+        new[1:] = unit[1:] != unit[:-1]
+        if lane.strides != (0,):
+            new[1:] |= lane[1:] != lane[:-1]
         heads = np.flatnonzero(new)
-        first = np.minimum.reduceat(begin, heads)
-        last = np.maximum.reduceat(end, heads)
-        key = pack(lane[heads], unit[heads])
+        first, last = np.minimum.reduceat(begin, heads), np.maximum.reduceat(end, heads)
+        number = np.full(len(heads), -1, dtype=np.int32)
+        mine = np.flatnonzero(unit[heads] >= 0)
+        key = pack(lane[heads[mine]], unit[heads[mine]])
         order = order_of(key)
-        starts = np.flatnonzero(np.r_[True, key[order][1:] != key[order][:-1]])
-        number = np.empty(len(heads), dtype=np.int32)
-        number[order] = np.repeat(
-            np.arange(len(starts), dtype=np.int32), np.diff(np.r_[starts, len(order)])
-        )
+        ordered = key[order]
+        starts = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]]) if len(mine) else nothing
+        sizes = np.diff(np.r_[starts, len(order)])
+        order = mine[order]
+        number[order] = np.repeat(np.arange(len(starts), dtype=np.int32), sizes)
         row = heads[order[starts]]
         return cls(
             of_row=np.repeat(number, np.diff(np.r_[heads, len(lane)])),
             first=row,
-            begin=np.minimum.reduceat(first[order], starts),
-            end=np.maximum.reduceat(last[order], starts),
+            begin=np.minimum.reduceat(first[order], starts) if len(starts) else nothing,
+            end=np.maximum.reduceat(last[order], starts) if len(starts) else nothing,
             lane=lane[row].astype(np.int64),
             unit=unit[row].astype(np.int64),
         )

@@ -35,7 +35,8 @@ class Work:
     """Columns of `activities`, in the table's own memory where it has no null; -1 is null.
 
     Attributes:
-        has_node: whether the profiler gave a graph node id.
+        node_id: the profiler's graph node id; arbitrary where there is none.
+        has_node: whether it gave one.
         mark: a mark of our own, which belongs to no stage and is not counted.
         opaque: a whole replay without its nodes.
         kernel: a kernel or a collective, as `stage_times.kernels` counts them.
@@ -75,7 +76,7 @@ class Work:
             end=ints(activities, "end_ns"),
             correlation=ints(activities, "correlation"),
             has_correlation=valid_of(activities.column("correlation")),
-            node_id=ints(activities, "node_native_id"),
+            node_id=as_numpy(activities.column("node_native_id")),
             has_node=has_node,
             replay=replay,
             graph=ints(activities, "graph"),

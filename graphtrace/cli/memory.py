@@ -9,8 +9,7 @@ __all__ = ["keep_freed_memory"]
 
 _TRIM_THRESHOLD: Final = -1
 _MMAP_THRESHOLD: Final = -3
-_ARENA_MAX: Final = -8
-"""Numbers of the parameters in glibc's malloc.h."""
+"""Numbers of the two parameters in glibc's malloc.h."""
 _LARGEST: Final = 1 << 30
 
 
@@ -28,5 +27,3 @@ def keep_freed_memory() -> None:
         return
     mallopt(_MMAP_THRESHOLD, _LARGEST)
     mallopt(_TRIM_THRESHOLD, _LARGEST)
-    # What a thread that decodes has freed is of use to the others, too.
-    mallopt(_ARENA_MAX, 1)

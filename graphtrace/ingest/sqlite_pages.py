@@ -7,15 +7,12 @@ gives or it gives nothing: where anything about the file, the table or a row is 
 `NotPlain` is raised and the caller asks SQL for the whole table.
 """
 
-import os
 import sqlite3
-from collections import deque
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Final
 
-from graphtrace.ingest.sqlite_file import Bytes, Ints, NotPlain, PageFile, open_pages
+from graphtrace.ingest.sqlite_file import NotPlain, PageFile, open_pages
 from graphtrace.ingest.sqlite_records import Cells, Decoder, Numbers, Wanted
 
 __all__ = [
@@ -31,9 +28,6 @@ __all__ = [
 
 CHUNK_BYTES: Final = 4 << 20
 """Pages decoded at a time; their columns then stay in the processor's cache."""
-_PIECES_FOR_THREADS: Final = 4
-_MOST_THREADS: Final = 4
-"""Beyond it the one thread that puts the pieces together is the limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,64 +67,15 @@ def table_chunks(
     wanted = [Wanted(names.index(column.name), column.text) for column in columns]
     leaves = file.leaves(root)
     alone = len(leaves) == 1 and int(leaves[0]) == root
+    decoder = Decoder(file, len(names), wanted)
+    buffer = None
     many = max(CHUNK_BYTES // file.page, 1)
-    pieces = [leaves[at : at + many] for at in range(0, len(leaves), many)]
-    ahead = min(_processors(), _MOST_THREADS) if len(pieces) >= _PIECES_FOR_THREADS else 1
-    decoders = [_PieceDecoder(Decoder(file, len(names), wanted), alone) for _ in range(ahead)]
-    for rows, made in _in_turn(decoders, pieces):
+    for at in range(0, len(leaves), many):
+        block = file.read(leaves[at : at + many], buffer)
+        buffer = block if buffer is None else buffer
+        rows, made = decoder.columns(block, root=alone)
         if rows:
             yield Chunk(rows, made)
-
-
-_Decoded = tuple[int, Sequence[Numbers | Cells]]
-
-
-@dataclass(slots=True)
-class _PieceDecoder:
-    """Decodes one piece of a table after the other, in memory that is used again."""
-
-    decoder: Decoder
-    root: bool
-    buffer: Bytes | None = None
-
-    def decode(self, pages: Ints) -> _Decoded:
-        block = self.decoder.file.read(pages, self.buffer)
-        self.buffer = block if self.buffer is None else self.buffer
-        return self.decoder.columns(block, root=self.root)
-
-
-def _in_turn(decoders: Sequence[_PieceDecoder], pieces: Sequence[Ints]) -> Iterator[_Decoded]:
-    """The pieces in their order, decoded on as many threads as there are decoders.
-
-    Nearly all of the work is numpy's, which lets other threads run.
-    """
-    if len(decoders) == 1:
-        for piece in pieces:
-            yield decoders[0].decode(piece)
-        return
-    with ThreadPoolExecutor(len(decoders), thread_name_prefix="graphtrace-pages") as pool:
-        # A decoder takes its next piece when its last one was handed out: no two share memory.
-        pending = deque(
-            (decoder, pool.submit(decoder.decode, piece))
-            for decoder, piece in zip(decoders, pieces, strict=False)
-        )
-        rest = iter(pieces[len(decoders) :])
-        try:
-            while pending:
-                decoder, future = pending.popleft()
-                decoded = future.result()
-                following = next(rest, None)
-                if following is not None:
-                    pending.append((decoder, pool.submit(decoder.decode, following)))
-                yield decoded
-        finally:
-            pool.shutdown(wait=True, cancel_futures=True)
-
-
-def _processors() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def _root(connection: sqlite3.Connection, table: str) -> int:

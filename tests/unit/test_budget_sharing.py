@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from graphtrace.attribute import sharing
 from graphtrace.attribute.replay_table import nearest_rank
-from graphtrace.attribute.sharing import Shares, blocks, in_order
+from graphtrace.attribute.sharing import Shares, blocks
 
 Row = tuple[int, int, int, int, int]
 """Lane, begin, length, stream, unit."""
@@ -31,7 +31,7 @@ def _share(rows: list[Row], ordinals: list[int], size: int = 1 << 17) -> Shares:
     result = Shares(*(np.full(len(rows), -1, dtype=np.int64) for _ in range(3)))
     for number in np.unique(lane).tolist():
         mine = np.flatnonzero(lane == number)
-        mine = mine[in_order(begin[mine], stream[mine], np.asarray(ordinals)[mine])]
+        mine = mine[np.lexsort((np.asarray(ordinals)[mine], stream[mine], begin[mine]))]
         after = 0
         ends = unit_end[mine]
         for block in blocks(mine, begin, end, lambda at, cut, ends=ends: ends[at:cut], size=size):
