@@ -27,6 +27,8 @@ Cells = tuple[Any, ...]
 _NULL, _INT, _REAL, _BLOB, _TEXT = range(5)
 _SIZES: Final = (0, 1, 2, 3, 4, 6, 8, 8, 0, 0)
 """Bytes of a cell by serial type below 10; 8 and 9 are the integers 0 and 1."""
+_BYTES: Final = {1: 1, 2: 2, 4: 4, 8: 6}
+"""Serial type of the integers of so many bytes."""
 _FLOAT: Final = 7
 _ZERO, _ONE = 8, 9
 _WIDEST_HEADER: Final = 127
@@ -319,8 +321,10 @@ def _integers(rows: _Rows, types: Sequence[int], offsets: Sequence[int]) -> Numb
     if widest == 0:
         known = rows.of_layout(fixed, np.int8)
         return Numbers(np.broadcast_to(known, count) if np.ndim(known) == 0 else known, valid)
-    # Windows that begin with the cell, high byte first; what follows it is shifted out.
     at = rows.start + rows.of_layout(offsets, np.intp)
+    if set(types) <= {_BYTES.get(widest)}:
+        return _one_valued(_exactly(rows.block, at, widest), valid)
+    # Windows that begin with the cell, high byte first; what follows it is shifted out.
     window = rows.words[at].view(np.int64).byteswap(inplace=True)
     sizes = [_SIZES[serial] for serial in types]
     window >>= rows.of_layout([64 - 8 * size if size else 0 for size in sizes], np.int64)
@@ -330,9 +334,22 @@ def _integers(rows: _Rows, types: Sequence[int], offsets: Sequence[int]) -> Numb
             window |= rows.of_layout(fixed, np.int64)
     if widest < 8:
         window = window.astype(_narrowest(widest))
-    if count and (window == window[0]).all():
-        return Numbers(np.broadcast_to(window[0], count), valid)
-    return Numbers(window, valid)
+    return _one_valued(window, valid)
+
+
+def _exactly(block: Bytes, at: Ints, size: int) -> npt.NDArray[np.signedinteger[Any]]:
+    """Cells of one size that numpy has integers of."""
+    window: Any = np.ndarray((len(block) - size + 1,), f"V{size}", block.data, strides=(1,))
+    found: npt.NDArray[np.signedinteger[Any]] = window[at].view(f"i{size}")
+    return found.byteswap(inplace=True)
+
+
+def _one_valued(
+    values: npt.NDArray[np.signedinteger[Any]], valid: npt.NDArray[np.bool_] | None
+) -> Numbers:
+    if len(values) and values[0] == values[-1] and (values == values[0]).all():
+        return Numbers(np.broadcast_to(values[0], len(values)), valid)
+    return Numbers(values, valid)
 
 
 def _narrowest(size: int) -> type[np.signedinteger[Any]]:
