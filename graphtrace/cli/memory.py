@@ -18,6 +18,8 @@ def keep_freed_memory() -> None:
 
     By itself glibc maps every array of a column anew, and the system clears its pages each time,
     which takes as long as much of the arithmetic. Does nothing where the C library is another one.
+    Arrow is made to take its memory from there, too: a second store of freed memory is of no use to
+    numpy.
     """
     if not sys.platform.startswith("linux"):
         return
@@ -27,3 +29,6 @@ def keep_freed_memory() -> None:
         return
     mallopt(_MMAP_THRESHOLD, _LARGEST)
     mallopt(_TRIM_THRESHOLD, _LARGEST)
+    import pyarrow as pa
+
+    pa.set_memory_pool(pa.system_memory_pool())
