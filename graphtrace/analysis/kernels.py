@@ -183,9 +183,9 @@ def _timeline(tables: TableSet, stages: dict[int, str]) -> tuple[list[KernelRow]
     codes, words = codes_of(activities.column("name"))
     column = activities.column("stage")
     where = where_valid(as_numpy(column), valid_of(column))
-    spent = as_numpy(activities.column("end_ns")) - as_numpy(activities.column("begin_ns"))
+    begin, end = as_numpy(activities.column("begin_ns")), as_numpy(activities.column("end_ns"))
     key = pack(codes[rows], where[rows])
-    first, (total, count) = sum_by(key, spent[rows], np.ones(len(key), dtype=np.bool_))
+    first, (total, count) = sum_by(key, (end - begin)[rows], np.ones(len(key), dtype=np.bool_))
     if not len(first):
         return [], 0
     group = Lookup.of(key[first]).first(key)

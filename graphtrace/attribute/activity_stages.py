@@ -43,15 +43,23 @@ class Owned:
     Attributes:
         method: code into `METHODS`; -1 for a mark of our own.
         reason: code into `reasons.REASONS` where there is no stage.
-        batch: batch that launched it, for work outside replays.
-        root: row of the outermost range open at its launch, for work outside replays.
+        eager: the rows of work outside of graphs.
+        batch: batch that launched each of these, -1 for none.
+        root: row of the outermost range open at the launch of each of these, -1 for none.
     """
 
     stage: Codes
     method: Bytes
     reason: Bytes
-    batch: Codes
+    eager: Ints
+    batch: Ints
     root: Ints
+
+    def of_eager(self, values: Ints) -> Ints:
+        """Values of the work outside of graphs as those of all work, -1 for the rest."""
+        spread = np.full(len(self.stage), -1, dtype=np.int64)
+        spread[self.eager] = values
+        return spread
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,16 +115,14 @@ def own_stages(
     unnamed = np.flatnonzero(open_ & work.in_graph & ~work.has_node)
     reason[unnamed] = np.where(work.opaque[unnamed], reasons.OPAQUE, reasons.NO_NODE_ID)
     batch, root = _own_eager(stage, method, reason, open_, eager)
-    return Owned(stage, method, reason, batch, root)
+    return Owned(stage, method, reason, eager.rows, batch, root)
 
 
 def _own_eager(
     stage: Codes, method: Bytes, reason: Bytes, open_: Bools, eager: Eager
-) -> tuple[Codes, Ints]:
-    """Set what is known of eager work; returns batch and outermost range of all activities."""
+) -> tuple[Ints, Ints]:
+    """Set what is known of eager work; returns its batches and outermost ranges."""
     opened, calls, rows = eager.opened, eager.calls, eager.rows
-    if not len(rows):
-        return np.broadcast_to(np.int32(-1), len(stage)), np.broadcast_to(np.int64(-1), len(stage))
     why = np.where(opened.refused, reasons.RANGES_CROSS, reasons.NO_RANGE_AT_LAUNCH)
     why = np.where(opened.stage < 0, why, -1)
     why = np.where(calls.found, why, reasons.LAUNCH_MISSING)
@@ -126,11 +132,8 @@ def _own_eager(
     stage[here] = np.where(why < 0, opened.stage[mine], -1)
     reason[here] = why
     method[here] = np.where(why < 0, np.int8(_EAGER), np.int8(_NONE))
-    batch = np.full(len(stage), -1, dtype=np.int32)
-    batch[rows] = np.where(calls.found, eager.batch, -1)
-    root = np.full(len(stage), -1, dtype=np.int64)
-    root[rows] = np.where(calls.found & ~opened.refused, opened.root, -1)
-    return batch, root
+    batch = np.where(calls.found, eager.batch, -1)
+    return batch, np.where(calls.found & ~opened.refused, opened.root, -1)
 
 
 def _given_methods(activities: pa.Table) -> Bytes:

@@ -247,10 +247,10 @@ def _times(
         times = device_times("replay", work, owned.stage, found.replay, launch_gap_ns)
         return times, EagerWork(*eager_busy(work, found.replay))
     if (owned.batch >= 0).any():
-        unit = owned.batch
+        unit = owned.of_eager(owned.batch)
         times = device_times("batch", work, owned.stage, unit)
     else:
-        unit = opened.ordinals(owned.root)
+        unit = owned.of_eager(opened.ordinals(owned.root))
         times = device_times("range", work, owned.stage, unit)
     return times, EagerWork(*eager_busy(work, unit))
 
