@@ -102,7 +102,7 @@ class Lookup:
             return cls(keys, keys, 0, dense=False)
         low, span = int(keys.min()), int(keys.max()) - int(keys.min()) + 1
         if _close(span, len(keys)):
-            table = np.full(span, -1, dtype=np.int32 if len(keys) < 1 << 31 else np.int64)
+            table: Ints = np.full(span, -1, np.int32 if len(keys) < 1 << 31 else np.int64)
             # Of several assignments to one place the last one stays: the first row.
             table[keys[::-1] - low] = np.arange(len(keys) - 1, -1, -1)
             return cls(keys, table, low, dense=True)
