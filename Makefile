@@ -39,6 +39,7 @@ wheel-test: $(DEV_READY)
 
 bench: $(DEV_READY)
 	$(VENV) benchmarks/import_time.py
+	$(VENV) benchmarks/ingest.py --limit-ratio 0.9 --limit-gtrace-ratio 0.6 --limit-mb 390
 
 clean:
 	rm -rf .venv demo-output dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -116,7 +116,7 @@ def contenders(work: Path, export: Path, venv: Path | None) -> list[Contender]:
         [*graphtrace, "export", str(export), "-o", str(recording), "--force"], check=True
     )
     found = [
-        Contender("nsys stats --report", stats(export)),
+        Contender("nsys stats, one summary of kernels", stats(export)),
         Contender("graphtrace analyze (.sqlite)", [*graphtrace, *asked(export)]),
         Contender("graphtrace analyze (.gtrace)", [*graphtrace, *asked(recording)]),
         Contender("graphtrace info", [*graphtrace, "info", str(export), "--format", "json"]),
