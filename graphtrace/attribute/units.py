@@ -95,21 +95,13 @@ def device_times(
         unit: unit of each, -1 for none.
         launch_gap_ns: longest gap that counts as launch latency, ns.
     """
-    lane, lanes = _lanes(work)
+    lane, _ = _lanes(work)
     spans = _Spans.of(lane, unit, work.begin, work.end)
     used = np.unique(spans.lane)
     place = np.searchsorted(used, spans.lane)
     wall, overlaps = _union(place, spans.begin, spans.end, len(used))
     limit = launch_gap_ns if scope == "replay" else -1
-    in_order = bool((work.begin[1:] > work.begin[:-1]).all())
-    parts = [_Part.none()]
-    for number in used.tolist():
-        has = unit >= 0
-        mine = rows_of(has if lanes == 1 else has & (lane == number))
-        if not in_order:
-            mine = _ordered(work, np.arange(work.count)[mine])
-        parts += _lane_parts(work, stage, unit, mine, spans, limit)
-    total = _Part(*(np.concatenate(columns) for columns in zip(*map(_columns, parts), strict=True)))
+    total = _all_parts(work, stage, unit, lane, spans, limit)
     device = np.zeros(len(used), dtype=np.int64)
     device[place] = work.device[spans.first]
     head = total.row
@@ -152,6 +144,21 @@ class _Part:
 
 def _columns(part: _Part) -> tuple[Ints, Ints, Ints, Ints, Ints, Ints]:
     return part.row, part.busy, part.alone, part.idle, part.kernels, part.launch
+
+
+def _all_parts(
+    work: Work, stage: Codes, unit: Ints, lane: Codes, spans: "_Spans", limit: int
+) -> _Part:
+    """Sums of the work of all lanes; what lies in two blocks has two rows."""
+    in_order = bool((work.begin[1:] > work.begin[:-1]).all())
+    parts = [_Part.none()]
+    for number in np.unique(spans.lane).tolist():
+        has = unit >= 0
+        mine = rows_of(has if lane.strides == (0,) else has & (lane == number))
+        if not in_order:
+            mine = _ordered(work, np.arange(work.count)[mine])
+        parts += _lane_parts(work, stage, unit, mine, spans, limit)
+    return _Part(*(np.concatenate(columns) for columns in zip(*map(_columns, parts), strict=True)))
 
 
 def _ordered(work: Work, rows: Ints) -> Ints:

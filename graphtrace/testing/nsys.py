@@ -118,9 +118,13 @@ class NsysExport:
         write_folder(path, self.dialect, *self._final(), force=force)
 
     def _final(self) -> tuple[Rows, list[str]]:
-        """All rows, and the tables that have one: as in a lazy export, others are absent."""
+        """All rows in order of time, and the tables that have one.
+
+        As in a lazy export, others are absent.
+        """
         final = Rows({table: list(blocks) for table, blocks in self.rows.blocks.items()})
         self._describe(final)
+        final = final.ordered("start")
         return final, [table for table in self.dialect.tables if final.count(table)]
 
     def _describe(self, rows: Rows) -> None:

@@ -53,6 +53,13 @@ class Rows:
         """Number of rows of a table."""
         return sum(count for count, _ in self.blocks.get(table, ()))
 
+    def ordered(self, column: str) -> "Rows":
+        """The same rows, those of each table that has the column in its order.
+
+        Profilers write in order of time. Rows of one time stay as they were added.
+        """
+        return Rows({table: _ordered(blocks, column) for table, blocks in self.blocks.items()})
+
     def tuples(self, table: str, declared: Declared) -> Iterator[tuple[Any, ...]]:
         """Rows of a table in the order of its declared columns."""
         for count, columns in self.blocks.get(table, ()):
@@ -63,6 +70,50 @@ class Rows:
                 stop = min(start + _CHUNK_ROWS, count)
                 parts = [_part(columns.get(name), start, stop) for name, _ in declared]
                 yield from zip(*parts, strict=True)
+
+
+_Block = tuple[int, dict[str, Cells]]
+
+
+def _ordered(blocks: list[_Block], column: str) -> list[_Block]:
+    if not any(column in columns for _, columns in blocks):
+        return blocks
+    times = _joined(blocks, column)
+    if not isinstance(times, np.ndarray) or times.dtype != np.int64:
+        return blocks
+    total = sum(count for count, _ in blocks)
+    names = dict.fromkeys(name for _, columns in blocks for name in columns)
+    order = np.argsort(times, kind="stable")
+    merged: dict[str, Cells] = {}
+    for name in names:
+        cells = _joined(blocks, name)
+        merged[name] = cells[order] if isinstance(cells, np.ndarray) and len(cells) else cells
+    return [(total, merged)]
+
+
+def _joined(blocks: list[_Block], name: str) -> Cells:
+    """A column of all blocks: an array, or the one value that all of them share."""
+    cells = [(count, columns.get(name)) for count, columns in blocks]
+    plain = [cell for _, cell in cells if not isinstance(cell, np.ndarray)]
+    if len(plain) == len(cells) and all(
+        type(cell) is type(plain[0]) and cell == plain[0] for cell in plain
+    ):
+        return plain[0]
+    whole = all(isinstance(cell, int) for cell in plain) and all(
+        cell.dtype == np.int64 for _, cell in cells if isinstance(cell, np.ndarray)
+    )
+    kind = np.int64 if whole else np.object_
+    parts = [
+        cell.astype(kind) if isinstance(cell, np.ndarray) else _repeated(cell, count, kind)
+        for count, cell in cells
+    ]
+    return np.concatenate(parts)
+
+
+def _repeated(cell: Any, count: int, kind: type[np.generic]) -> npt.NDArray[Any]:
+    array = np.empty(count, dtype=kind)
+    array[:] = cell
+    return array
 
 
 def _part(cells: Cells, start: int, stop: int) -> Any:

@@ -328,6 +328,14 @@ def gone(fake: Fake) -> bool:
     return False
 
 
+# A shell lets what it runs in the background ignore interrupts, and children inherit that.
+HEEDING = (
+    "import runpy, signal\n"
+    "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+    "runpy.run_module('graphtrace', run_name='__main__')\n"
+)
+
+
 def running(pid: int) -> bool:
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
@@ -356,7 +364,7 @@ def test_an_nsys_that_hangs_is_killed_with_its_children(
 @pytest.mark.parametrize("times", [1, 2])
 def test_an_interrupt_kills_it_too(fake: Fake, times: int) -> None:
     fake.nsys(HANG)
-    command = [sys.executable, "-m", "graphtrace", "analyze", str(fake.report)]
+    command = [sys.executable, "-c", HEEDING, "analyze", str(fake.report)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as started:
         limit = time.monotonic() + 60
         while not (fake.folder / "pids").exists() and time.monotonic() < limit:
