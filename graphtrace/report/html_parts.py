@@ -271,6 +271,7 @@ def timeline_kernels(table: TimelineTable | None, *, switch: bool) -> str:
             f"{_td(line.mean)}"
         )
     body = _table(headings, rows) + _left_out(table.left_out)
+    body += f'<p class="note">{esc(table.other)}</p>' if table.other else ""
     aside = _SWITCH if switch else ""
     return section("kernels", "Kernels on the timeline", body, kind="long", aside=aside)
 

@@ -246,6 +246,13 @@ def test_how_ncu_measured_is_said(data_dir, info):
     assert gaps(printed)["how it was measured"]["command"] == "graphtrace info REPORT.ncu-rep"
 
 
+def test_work_is_said_kernels_first_in_words_of_one_kind(vit):
+    done = graphtrace("info", vit).stdout.decode()
+    work = next(line for line in done.splitlines() if line.startswith("  work "))
+    kinds = [part.split()[-1] for part in work.split(", ")]
+    assert kinds == ["kernels", "copies", "memsets"]
+
+
 def test_an_exported_recording_says_what_it_was(vit, data_dir, tmp_path, info):
     report = data_dir / "ncu" / "ncar_v100_2022.2.ncu-rep"
     for source in (vit, report):
