@@ -136,11 +136,14 @@ def finding_cards(findings: Sequence[Finding]) -> tuple[FindingCard, ...]:
 
 
 def _asked(analysis: Analysis) -> str:
-    open_questions = len(analysis.abstentions)
-    if not open_questions:
-        return ""
-    verb = "needs" if open_questions == 1 else "need"
-    return f" {plural(open_questions, 'question')} {verb} another run."
+    runs = sum(bool(row.rerun) for row in analysis.abstentions)
+    left = len(analysis.abstentions) - runs
+    said = ""
+    if runs:
+        said += f" {plural(runs, 'question')} {'needs' if runs == 1 else 'need'} another run."
+    if left:
+        said += f" {plural(left, 'question')} {'stays' if left == 1 else 'stay'} open."
+    return said
 
 
 def verdict_view(analysis: Analysis) -> VerdictView:

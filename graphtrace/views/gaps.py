@@ -13,6 +13,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
+from graphtrace.analysis.vendor import nvidia
 from graphtrace.ingest.source import Source
 from graphtrace.model.arrays import codes_of, valid_of
 from graphtrace.model.description import Gap, GraphCounts
@@ -64,8 +65,7 @@ class _Facts:
     @property
     def nvidia(self) -> bool:
         """Whether NVIDIA's tools can profile the device, as far as is known."""
-        _, calls = codes_of(self.tables.get("api_calls").column("name"))
-        return not any(name.startswith("hip") for name in calls)
+        return nvidia(self.tables)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +100,12 @@ def _nodes_without_creation(facts: _Facts) -> bool:
     graphs = facts.graphs
     nodes = graphs is not None and graphs.replays > graphs.opaque
     return facts.family == "nsys" and nodes and facts.empty("graph_events")
+
+
+def _nodes_of_torch(facts: _Facts) -> bool:
+    """Whether a trace of the PyTorch profiler names nodes; it never says where they come from."""
+    named = facts.graphs is not None and facts.graphs.replays > 0 and not facts.empty("execs")
+    return facts.family == "torch" and named and facts.empty("graph_events")
 
 
 _RULES: Final[tuple[_Rule, ...]] = (
@@ -137,6 +143,13 @@ _RULES: Final[tuple[_Rule, ...]] = (
         "recording before the graphs are captured.",
         lambda _: _NSYS,
         says="creation of the graph nodes was not recorded",
+    ),
+    _Rule(
+        "creation of the graph nodes",
+        _nodes_of_torch,
+        "The trace names the nodes of the replays, but not the ranges that were open when they "
+        "were created: their kernels stay without a stage.",
+        lambda facts: _NSYS if facts.nvidia else None,
     ),
     _Rule(
         "ranges",

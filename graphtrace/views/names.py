@@ -8,7 +8,6 @@ and both terminals and browsers obey bidirectional controls, so neither is ever 
 import re
 import unicodedata
 from collections.abc import Sequence
-from os.path import commonprefix
 from typing import Final
 
 from graphtrace.model.untrusted import visible
@@ -17,7 +16,9 @@ __all__ = ["fit", "short_kernel", "short_kernels", "shown_width", "visible"]
 
 _SCOPE: Final = re.compile(r"(?:(?:\(anonymous namespace\)|<?unnamed>|[A-Za-z_]\w*)::)+")
 """Pages of ncu's CSV lose the first bracket of <unnamed>."""
-_CAST: Final = re.compile(r"\((?:unsigned |signed )?(?:bool|char|short|int|long|long long)\)(?=-?\d)")
+_CAST: Final = re.compile(
+    r"\((?:unsigned |signed )?(?:bool|char|short|int|long|long long)\)(?=-?\d)"
+)
 _ELLIPSIS: Final = "…"
 
 
@@ -162,10 +163,16 @@ def short_kernels(names: Sequence[str], width: int) -> list[str]:
     return shown
 
 
+def _common(first: str, last: str) -> int:
+    """Characters with which both begin, and with them all that sort between them."""
+    pairs = enumerate(zip(first, last, strict=False))
+    return next((at for at, (a, b) in pairs if a != b), min(len(first), len(last)))
+
+
 def _told_apart(names: Sequence[str], width: int) -> dict[str, str]:
     """What tells most of the names apart: both ends, or the start and the first difference."""
     bare = [_bare(name, width) for name in names]
-    common = len(commonprefix(bare))
+    common = _common(min(bare), max(bare))
     # A word that differs is read from its beginning.
     while common and (bare[0][common - 1].isalnum() or bare[0][common - 1] == "_"):
         common -= 1
