@@ -11,6 +11,7 @@ from graphtrace.model.analysis import (
     Budget,
     Coverage,
     EagerWork,
+    Evidence,
     Mode,
     Split,
     StageBudget,
@@ -122,6 +123,25 @@ def test_rows_left_out_by_the_analysis_bound_what_kernels_took():
     assert "at most 50.0 % of the device work; the rest, at least 500 ns," in table.other
     assert timeline_table(rows, limit=1, truncated=8, work_ns=1_000).other == ""
     assert (table.left_out, table.kept) == (4, 2)
+
+
+def test_findings_name_the_device_as_the_header_does():
+    devices = graph_analysis().devices
+    # The key of a device is ours; its ordinal is what a person knows it by.
+    one = [replace(devices[0], device=0, ordinal=1)]
+    assert finding_cards([finding(device=0)], one)[0].where.endswith("gpu 1")
+    two = [*one, replace(devices[0], device=1, ordinal=1, name="NVIDIA A100")]
+    assert finding_cards([finding(device=1)], two)[0].where.endswith("NVIDIA A100 (gpu 1)")
+    assert finding_cards([finding(device=3)])[0].where.endswith("device 3")
+
+
+def test_units_are_said_of_so_many():
+    rows = [("block", 16), ("block", 1), ("sector", 2), ("sectors", 2), ("", 3), ("cycle", 1.5)]
+    proofs = finding_cards(
+        [finding(evidence=tuple(Evidence("x", value, unit) for unit, value in rows))]
+    )[0].proofs
+    said = ["16 blocks", "1 block", "2 sectors", "2 sectors", "3", "1.50 cycles"]
+    assert [proof.text for proof in proofs] == said
 
 
 def test_device_names():
