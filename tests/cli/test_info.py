@@ -156,6 +156,21 @@ def test_replays_are_those_of_the_analysis(data_dir, info, vit):
             assert told["graphs"]["replays"] == (0 if replays is None else replays["count"]), path
 
 
+def test_launches_that_are_missing_are_those_of_the_analysis(data_dir, info):
+    paths = [path for path in readable(data_dir) if path.parent.name in ("nsys", "kineto")]
+    seen = 0
+    for told, path in zip(info(*paths)["files"], paths, strict=True):
+        done = graphtrace("analyze", path, "--format", "json")
+        if done.returncode:
+            continue
+        lost = json.loads(done.stdout)["coverage"]["reasons"].get("launch not recorded", 0)
+        gap = gaps(told).get("launches of all work")
+        assert (gap is None) == (lost == 0), path
+        seen += lost > 0
+        assert gap is None or f" launched {lost:,} of " in gap["why"], path
+    assert seen >= 2
+
+
 def test_files_without_gpu_work_are_described(data_dir, info):
     names = ("nsys/dynamicvit.sqlite", "nsys/weatherbench2.sqlite", "kineto/cpu_only.json.gz")
     for told in info(*(data_dir / name for name in names))["files"]:
