@@ -188,7 +188,12 @@ def test_kernels_of_one_template_are_told_apart_and_other_work_is_said():
     analysis = graph_analysis()
     name = "void elementwise_kernel<4, Functor{}<float>, array<char*, 3ul>, {}>(int)"
     rows = tuple(
-        replace(analysis.kernels[0], name=name.format(what, "x" * 80), source="timeline")
+        replace(
+            analysis.kernels[0],
+            name=name.format(what, "x" * 80),
+            source="timeline",
+            total_ns=1_000,
+        )
         for what in ("Add", "Fill")
     )
     page = render(replace(analysis, kernels=rows), graph_trace())
