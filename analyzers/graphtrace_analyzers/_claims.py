@@ -14,6 +14,7 @@ from graphtrace.model.vocabulary import Severity
 __all__ = [
     "PROGRAM",
     "capped",
+    "duration",
     "fingerprint",
     "headroom",
     "launches",
@@ -29,8 +30,10 @@ __all__ = [
     "weighted",
 ]
 
-PROGRAM: Final = "./your_program"
+PROGRAM: Final = "PROGRAM"
 """Stands for the program in commands: no report says how it was started."""
+
+_UNITS: Final = (("ns", 1), ("µs", 1_000), ("ms", 1_000_000), ("s", 1_000_000_000))
 
 _HIGH: Final = 0.20
 """NVIDIA's tail rule reports from here on."""
@@ -117,6 +120,15 @@ def weighted(view: MetricView, rows: list[int], share: npt.NDArray[np.float64]) 
 def ncu_command(function: str, arguments: str) -> str:
     """Profile one kernel again."""
     return f"ncu --kernel-name {shlex.quote(function)} {arguments} {PROGRAM}"
+
+
+def duration(ns: int) -> str:
+    """A time of three digits, in the unit in which the reports show it."""
+    unit, factor = next((u for u in _UNITS if ns < 999.5 * u[1]), _UNITS[-1])
+    value = ns / factor
+    if factor == 1 or value >= 999.5:
+        return f"{value:,.0f} {unit}"
+    return f"{f'{value:#.3g}'.removesuffix('.')} {unit}"
 
 
 def percent(share: float) -> str:

@@ -16,7 +16,7 @@ from graphtrace.model.arrays import as_numpy, codes_of, narrow, valid_of
 from graphtrace.model.metric_view import function_name
 from graphtrace.model.plugin import Claim
 from graphtrace.model.trace import TableSet
-from graphtrace_analyzers._claims import PROGRAM, ncu_command, percent, severity
+from graphtrace_analyzers._claims import PROGRAM, duration, ncu_command, percent, severity
 from graphtrace_analyzers._occupancy_launch_options import ID, Options
 
 __all__ = ["alone_on_device", "timeline"]
@@ -56,7 +56,7 @@ def timeline(
 
 
 def _nsys() -> str:
-    return f"nsys profile --trace cuda,nvtx --cuda-graph-trace node -o run {PROGRAM}"
+    return f"nsys profile --trace=cuda,nvtx --cuda-graph-trace=node -o run {PROGRAM}"
 
 
 def _wall_ns(tables: TableSet) -> int:
@@ -230,7 +230,7 @@ def _claim(kernels: _Kernels, rows: Ints, lost_ns: int, wall_ns: int) -> Claim:
         ),
         why=f"{len(rows)} launches run {some} {'block' if high == 1 else 'blocks'} on"
         f" {int(sms.min())} SMs while nothing else runs: at most {percent(lost_ns / spent)} of"
-        f" their {spent / 1e6:.3g} ms.",
+        f" their {duration(spent)}.",
         do="Split the work into at least one block per SM (smaller tiles, split-K, more of the"
         " batch in one launch), or run it beside an independent branch of the graph.",
         prove=ncu_command(

@@ -63,7 +63,7 @@ ANALYZER: Final = Analyzer(
         Need(
             ("metrics", "activities"),
             "How kernels fill the SMs is not in the input: it holds no GPU kernels.",
-            f"nsys profile --trace cuda,nvtx --cuda-graph-trace node -o run {PROGRAM}",
+            f"nsys profile --trace=cuda,nvtx --cuda-graph-trace=node -o run {PROGRAM}",
         ),
     ),
     options=Options,

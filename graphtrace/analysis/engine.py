@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from graphtrace.analysis import ranking, registry
+from graphtrace.analysis import ranking, registry, vendor
 from graphtrace.analysis.gates import check_limits, gates
 from graphtrace.analysis.kernels import kernel_rows
 from graphtrace.analysis.options import Value, resolve, used
@@ -88,10 +88,13 @@ def run(
         abstentions.extend(outcome.abstentions)
         clock.lap(analyzer.id)
     found = ranking.findings(claims, whole, wall_ns, results)
+    undecided = tuple(abstentions)
+    if not vendor.nvidia(whole.tables):
+        found, undecided = vendor.runnable_proofs(found), vendor.runnable(undecided)
     clock.lap("rank")
     left_out = {"kernels": kernels_left, "batches": batches_left}
     analysis = Analysis(
-        verdict=_verdict(found, abstentions),
+        verdict=_verdict(found, undecided),
         inputs=whole.inputs,
         devices=device_rows(whole.tables),
         coverage=attributed.coverage,
@@ -100,7 +103,7 @@ def run(
         stages=stages,
         kernels=kernels,
         findings=found,
-        abstentions=tuple(abstentions),
+        abstentions=undecided,
         batches=batches,
         quarantine=quarantine_rows(whole.tables),
         warnings=whole.warnings,

@@ -44,7 +44,7 @@ class RunCost:
     profiler: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class TableSet:
     """Tables by name. An absent table could not be carried by any input; an empty one was empty."""
 
@@ -54,6 +54,11 @@ class TableSet:
         for name, table in self.tables.items():
             if not table.schema.equals(TABLES[name].schema):
                 raise TypeError(f"table {name} does not have its declared schema: {table.schema}")
+
+    def __repr__(self) -> str:
+        """Rows by table: the tables themselves fill a screen each."""
+        rows = ", ".join(f"{name}={table.num_rows}" for name, table in self.tables.items())
+        return f"{type(self).__name__}({rows})"
 
     def has(self, name: str) -> bool:
         """Whether an input could carry this table, be it with no rows."""

@@ -121,7 +121,10 @@ def render(analysis: Analysis, trace: Trace) -> str:
             parts.header(analysis, verdict_view(analysis)),
             parts.warnings(analysis.warnings),
             parts.budget(budget, stage_styles(budget, timeline)),
-            parts.findings(finding_cards(analysis.findings), undecided=bool(analysis.abstentions)),
+            parts.findings(
+                finding_cards(analysis.findings, analysis.devices),
+                undecided=bool(analysis.abstentions),
+            ),
             parts.figures(figures),
             parts.timeline_kernels(on_timeline, switch=True),
             parts.ncu_kernels(ncu, switch=on_timeline is None),

@@ -13,7 +13,7 @@ from graphtrace.report.html_figures import Figure, StageStyle
 from graphtrace.views.budget import BudgetView
 from graphtrace.views.findings import FindingCard, VerdictView
 from graphtrace.views.kernels import KernelLine, NcuTable, TimelineTable
-from graphtrace.views.names import fit, short_kernel, visible
+from graphtrace.views.names import fit, short_kernel, short_kernels, visible
 from graphtrace.views.numbers import ABSENT, Cell, count, duration, exact, plural, share
 from graphtrace.views.tables import (
     BatchView,
@@ -215,12 +215,16 @@ def figures(drawn: Sequence[Figure]) -> str:
     return section("figures-section", "Figures", "".join(parts), kind="long")
 
 
-def _kernel_name(line: KernelLine) -> str:
+def _kernel_name(line: KernelLine, short: str) -> str:
     said = [text for text in (line.where, line.launch) if text]
     under = f"<small>{esc('; '.join(said))}</small>" if said else ""
     # Long names break after an underscore rather than anywhere.
-    short = esc(short_kernel(line.name, _NAME)).replace("_", "_<wbr>")
-    return f'<td class="name" title="{esc(line.name)}">{short}{under}</td>'
+    broken = esc(short).replace("_", "_<wbr>")
+    return f'<td class="name" title="{esc(line.name)}">{broken}{under}</td>'
+
+
+def _shorts(lines: Sequence[KernelLine]) -> list[str]:
+    return short_kernels([line.name for line in lines], _NAME)
 
 
 def _left_out(left_out: int) -> str:
@@ -243,10 +247,10 @@ def ncu_kernels(table: NcuTable | None, *, switch: bool) -> str:
     headings += [(column.heading.replace("\n", " "), "n") for column in table.columns]
     headings.append(("top stall, warps per issue", ""))
     rows = [
-        f'<td class="n">{line.number}</td>{_kernel_name(line)}{_td(line.duration)}'
+        f'<td class="n">{line.number}</td>{_kernel_name(line, short)}{_td(line.duration)}'
         + "".join(_td(cell) for cell in line.cells)
         + _td(line.top_stall, "stall")
-        for line in table.lines
+        for line, short in zip(table.lines, _shorts(table.lines), strict=True)
     ]
     notes = "".join(f'<p class="note">Invalid: {esc(note)}.</p>' for note in table.notes)
     caption = "Each kernel ran alone on the device; a dash is not measured."
@@ -263,14 +267,17 @@ def timeline_kernels(table: TimelineTable | None, *, switch: bool) -> str:
     headings = [("#", "n"), ("kernel", ""), ("stage", ""), ("count", "n"), ("time", "n")]
     headings += [("of device work", "n"), ("mean", "n")]
     rows = []
-    for line, of_all in zip(table.lines, table.shares, strict=True):
+    shorts = _shorts(table.lines)
+    for line, short, of_all in zip(table.lines, shorts, table.shares, strict=True):
+        name = _kernel_name(line, short)
         stage = ABSENT if line.stage is None else esc(line.stage)
         rows.append(
-            f'<td class="n">{line.number}</td>{_kernel_name(line)}<td class="name">{stage}</td>'
+            f'<td class="n">{line.number}</td>{name}<td class="name">{stage}</td>'
             f'{_td(line.count)}{_td(line.duration)}<td class="n">{share(of_all)}</td>'
             f"{_td(line.mean)}"
         )
     body = _table(headings, rows) + _left_out(table.left_out)
+    body += f'<p class="note">{esc(table.other)}</p>' if table.other else ""
     aside = _SWITCH if switch else ""
     return section("kernels", "Kernels on the timeline", body, kind="long", aside=aside)
 

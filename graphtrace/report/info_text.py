@@ -5,7 +5,7 @@ Names from files are made visible before they are drawn and are never read as ma
 stand on lines of their own that are not wrapped, so that they can be copied.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Final
 
@@ -28,12 +28,14 @@ _WIDEST: Final = 100
 _LABEL: Final = 10
 _FEW: Final = 12
 _NAME: Final = 48
-_PLURAL: Final = {
-    "activity": "activities",
-    "batch": "batches",
-    "memcpy": "copies",
-    "opaque_replay": "opaque replays",
+_KINDS: Final = {
+    "kernel": ("kernel", "kernels"),
+    "collective": ("collective", "collectives"),
+    "opaque_replay": ("opaque replay", "opaque replays"),
+    "memcpy": ("copy", "copies"),
+    "memset": ("memset", "memsets"),
 }
+"""Words for kinds of activities, in the order in which they are said."""
 _SHELL: Final = ("nsys ", "ncu ", "graphtrace ")
 
 
@@ -46,6 +48,15 @@ def _some(said: Sequence[str], limit: int = _FEW) -> str:
 
 def _name(text: str) -> str:
     return fit(visible(text), _NAME)
+
+
+def _work(activities: Mapping[str, int]) -> list[str]:
+    """Kernels first, whatever there is most of."""
+    known = [kind for kind in _KINDS if kind in activities]
+    others = [kind for kind in activities if kind not in _KINDS]
+    return [
+        plural(activities[kind], *_KINDS.get(kind, (_name(kind),))) for kind in (*known, *others)
+    ]
 
 
 def _graphs(graphs: GraphCounts) -> str:
@@ -121,10 +132,7 @@ def _rows(told: Description) -> Iterator[tuple[str, str]]:
         begin, end = told.span.begin_ns, told.span.end_ns
         yield "time span", f"{duration(end - begin)}, from {begin:,} to {end:,} ns"
     if told.activities:
-        kinds = [
-            plural(count, _name(kind), _PLURAL.get(kind)) for kind, count in told.activities.items()
-        ]
-        yield "work", _some(kinds)
+        yield "work", _some(_work(told.activities))
     if told.graphs is not None and (told.graphs.replays or told.graphs.graphs):
         yield "graphs", _graphs(told.graphs)
     if told.nvtx:

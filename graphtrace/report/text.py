@@ -174,7 +174,7 @@ def _figures(card: FindingCard) -> str:
 
 
 def _findings(console: Console, analysis: Analysis) -> None:
-    cards = finding_cards(analysis.findings)
+    cards = finding_cards(analysis.findings, analysis.devices)
     if not cards:
         return
     _heading(console, "Findings, by what would come back")

@@ -19,7 +19,7 @@ from graphtrace.views.kernels import (
     ncu_table,
     timeline_table,
 )
-from graphtrace.views.names import fit, short_kernel, shown_width
+from graphtrace.views.names import fit, short_kernels, shown_width
 from graphtrace.views.numbers import ABSENT, Cell, count, plural, share
 from graphtrace.views.tables import BatchView, batch_view
 
@@ -82,10 +82,12 @@ def _stall_note(table: NcuTable) -> tuple[str, ...]:
     return ("top stall: the reason most warps wait for, in warps stalled per issue",)
 
 
-def _rest(left_out: int, what: str) -> tuple[str, ...]:
+def _rest(left_out: int, what: str, kept: int | None = None) -> tuple[str, ...]:
+    """What is not shown. `kept` rows are all that even the JSON has, None where it has all."""
     if not left_out:
         return ()
-    return (f"and {plural(left_out, what)} more: --format json has them.",)
+    where = "has them" if kept is None else f"has the {kept:,} longest"
+    return (f"and {plural(left_out, what)} more: --format json {where}.",)
 
 
 def _heading_width(heading: str) -> int:
@@ -117,10 +119,11 @@ def _ncu_columns(
         made.add_column(heading, justify="right", no_wrap=True)
     if stalls:
         made.add_column(_STALL_HEADING, no_wrap=True, max_width=_STALL)
-    for row, line in zip(rows, table.lines, strict=True):
+    shorts = short_kernels([line.name for line in table.lines], names)
+    for row, line, short in zip(rows, table.lines, shorts, strict=True):
         made.add_row(
             Text(str(line.number), style="dim"),
-            Text(short_kernel(line.name, names)),
+            Text(short),
             *row,
             *([Text(fit(line.top_stall.text, _STALL))] if stalls else []),
         )
@@ -150,10 +153,10 @@ def _ncu(table: NcuTable, width: int) -> list[TextTable]:
     ]
 
 
-def _timeline_row(line: KernelLine, of_all: float | None, names: int, stages: int) -> list[Text]:
+def _timeline_row(line: KernelLine, short: str, of_all: float | None, stages: int) -> list[Text]:
     return [
         Text(str(line.number), style="dim"),
-        Text(short_kernel(line.name, names)),
+        Text(short),
         Text(ABSENT if line.stage is None else fit(line.stage, stages)),
         Text(line.count.text),
         Text(line.duration.text),
@@ -165,17 +168,23 @@ def _timeline_row(line: KernelLine, of_all: float | None, names: int, stages: in
 def _timeline(table: TimelineTable, width: int) -> TextTable:
     made = _empty_table()
     room = max(32, width - 49)
-    wanted = max(shown_width(short_kernel(line.name, room)) for line in table.lines)
-    names = max(min(wanted, room * 3 // 5), 16)
+    full = [line.name for line in table.lines]
+    wanted = max(shown_width(short) for short in short_kernels(full, room))
+    # Stages get what they need where that is little: most files have none, or short ones.
+    needed = max(shown_width(line.stage or "stage") for line in table.lines)
+    names = max(min(wanted, max(room * 3 // 5, room - max(needed, 5))), 16)
     stages = room - names
     made.add_column("#", justify="right", no_wrap=True)
     made.add_column("kernel", no_wrap=True, max_width=names)
     made.add_column("stage", no_wrap=True, max_width=stages)
     for heading in ("count", "time", "of work", "mean"):
         made.add_column(heading, justify="right", no_wrap=True)
-    for line, of_all in zip(table.lines, table.shares, strict=True):
-        made.add_row(*_timeline_row(line, of_all, names, stages))
-    return TextTable("Kernels on the timeline", made, after=_rest(table.left_out, "kernel"))
+    shorts = short_kernels(full, names)
+    for line, short, of_all in zip(table.lines, shorts, table.shares, strict=True):
+        made.add_row(*_timeline_row(line, short, of_all, stages))
+    other = (table.other,) if table.other else ()
+    after = (*_rest(table.left_out, "kernel", table.kept), *other)
+    return TextTable("Kernels on the timeline", made, after=after)
 
 
 def kernel_tables(analysis: Analysis, width: int) -> list[TextTable]:

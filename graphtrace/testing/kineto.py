@@ -26,6 +26,7 @@ import click
 import numpy as np
 
 from graphtrace.model.errors import GraphtraceError, OutputError
+from graphtrace.testing.command import Failed
 from graphtrace.testing.kineto_form import DIALECTS, Dialect, DialectName, call_of, facts_of
 from graphtrace.testing.nsys_plan import Copy, Kernel, Node, Set, Stage, Timing, schedule
 
@@ -373,7 +374,7 @@ def _planted_vit(output: Path, dialect: DialectName, replays: int, seed: int, fo
     try:
         trace.write(output, force=force)
     except GraphtraceError as error:
-        raise click.ClickException(str(error)) from error
+        raise Failed(error) from error
     click.echo(f"{output}: {replays} synthetic replays", err=True)
 
 

@@ -20,6 +20,7 @@ from typing import Final
 import click
 
 from graphtrace.model.errors import GraphtraceError, OutputError
+from graphtrace.testing.command import Failed
 from graphtrace.testing.ncu_csv_form import NVTX_COLUMNS, Form, Page, Release, line
 
 __all__ = [
@@ -326,7 +327,7 @@ def _uncoalesced(output: Path, page: Page, release: Release, force: bool) -> Non
     try:
         planted_uncoalesced(output, Form(page=page, release=release), force=force)
     except GraphtraceError as error:
-        raise click.ClickException(str(error)) from error
+        raise Failed(error) from error
     click.echo(f"{output}: two synthetic results", err=True)
 
 

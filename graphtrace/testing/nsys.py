@@ -25,6 +25,7 @@ import numpy.typing as npt
 
 from graphtrace.model.errors import GraphtraceError
 from graphtrace.model.vocabulary import STAGE_DOMAIN
+from graphtrace.testing.command import Failed
 from graphtrace.testing.nsys_file import Cells, Rows, Strings, write_database
 from graphtrace.testing.nsys_graph import (
     BETWEEN_NS,
@@ -404,7 +405,7 @@ def _planted_vit(
             parquetdir=parquetdir,
         )
     except GraphtraceError as error:
-        raise click.ClickException(str(error)) from error
+        raise Failed(error) from error
     click.echo(f"{output}: {planted.replays} synthetic replays of {planted.nodes} nodes", err=True)
 
 

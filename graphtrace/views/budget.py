@@ -104,19 +104,34 @@ def _kinds(by_kind: dict[str, int]) -> tuple[tuple[str, int], ...]:
 
 def _sentence(wall: int, busy: int, idle: int, over: str) -> str:
     if not wall:
-        return f"There is no wall time to split: {over}."
+        return f"There is no wall time to split: {over or 'no replay, no batch and no range'}."
+    if not over:
+        return (
+            f"{duration(wall)} of wall time: busy {share(busy / wall)}, idle {share(idle / wall)}."
+        )
     return (
         f"{duration(wall)} of wall time over {over}: "
         f"busy {share(busy / wall)}, idle {share(idle / wall)}."
     )
 
 
-def _device_view(
-    part: DeviceBudget, devices: Sequence[DeviceInfo], over: str, top: int
-) -> BudgetView:
+def _outside(budget: Budget) -> str | None:
+    """The work outside of the units. Its time is that of copies and memsets, too."""
+    eager = budget.eager
+    if not eager.kernels and not eager.busy_ns:
+        return None
+    where = "Outside of these the" if budget.units else "The"
+    ran = f"{plural(eager.kernels, 'kernel')} ran then"
+    if not eager.kernels:
+        ran = "no kernel ran then, only copies or memsets"
+    return f"{where} device was busy for {duration(eager.busy_ns)}; {ran}."
+
+
+def _device_view(part: DeviceBudget, devices: Sequence[DeviceInfo], top: int) -> BudgetView:
+    # How many units a device had is not known: that all devices had them all would be wrong.
     return BudgetView(
         title=device_name(part.device, devices),
-        sentence=_sentence(part.wall_ns, part.busy_ns, part.idle_ns, over),
+        sentence=_sentence(part.wall_ns, part.busy_ns, part.idle_ns, ""),
         wall_ns=part.wall_ns,
         busy_ns=part.busy_ns,
         idle_ns=part.idle_ns,
@@ -138,12 +153,7 @@ def budget_view(
     """
     if budget is None:
         return None
-    over = plural(budget.units, *_UNITS[budget.scope])
-    eager = budget.eager
-    outside = None
-    if eager.kernels or eager.busy_ns:
-        work = f"{plural(eager.kernels, 'kernel')}, {duration(eager.busy_ns)} busy"
-        outside = f"Outside of these, launched eagerly: {work}."
+    over = plural(budget.units, *_UNITS[budget.scope]) if budget.units else ""
     parts = budget.by_device if len(budget.by_device) > 1 else ()
     return BudgetView(
         title="all devices" if parts else "",
@@ -153,6 +163,6 @@ def budget_view(
         idle_ns=budget.idle_ns,
         bars=_bars(budget.by_stage, budget.wall_ns, top),
         idle_kinds=_kinds(budget.idle_by_kind),
-        eager=outside,
-        devices=tuple(_device_view(part, devices, over, top) for part in parts),
+        eager=_outside(budget),
+        devices=tuple(_device_view(part, devices, top) for part in parts),
     )

@@ -2,13 +2,17 @@
 """The verdict in a sentence, and findings as cards: where, how much, why, what to do, the proof."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Final
 
-from graphtrace.model.analysis import Analysis, Evidence, Finding, Mode
+from graphtrace.model.analysis import Analysis, DeviceInfo, Evidence, Finding, Mode
+from graphtrace.views.budget import device_name
 from graphtrace.views.names import visible
 from graphtrace.views.numbers import duration, exact, plural, quantity, share
 
 __all__ = ["FindingCard", "Proof", "VerdictView", "finding_cards", "mode_text", "verdict_view"]
+
+_COUNTED: Final = frozenset({"block", "cycle", "request", "sector", "thread", "warp"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +74,15 @@ def mode_text(mode: Mode | None) -> str:
     return ", ".join(said)
 
 
+def _counted(evidence: Evidence) -> str:
+    """The unit as it is said of so many: base units of ncu-report are singular in most releases."""
+    unit = evidence.unit
+    return f"{unit}s" if unit in _COUNTED and evidence.value != 1 else unit
+
+
 def _proof(evidence: Evidence) -> Proof:
     value = evidence.value
-    text = visible(value) if isinstance(value, str) else quantity(value, evidence.unit)
+    text = visible(value) if isinstance(value, str) else quantity(value, _counted(evidence))
     full = visible(exact(value, evidence.unit))
     return Proof(visible(evidence.name), text, full, mode_text(evidence.mode))
 
@@ -100,19 +110,28 @@ def _results(results: Sequence[str]) -> str:
     return shown if len(results) <= 3 else f"{shown} and {len(results) - 3} more"
 
 
-def _where(finding: Finding) -> str:
+def _device(device: int, devices: Sequence[DeviceInfo]) -> str:
+    """As the header of the report calls it; where there is but one, without its name."""
+    if len(devices) == 1:
+        devices = [replace(devices[0], name=None)]
+    return device_name(device, devices)
+
+
+def _where(finding: Finding, devices: Sequence[DeviceInfo]) -> str:
     said = [] if finding.stage is None else [f"stage {visible(finding.stage)}"]
     if finding.results:
         said.append(_results(finding.results))
     if finding.device is not None:
-        said.append(f"device {finding.device}")
+        said.append(_device(finding.device, devices))
     if finding.replays is not None:
         said.append(plural(finding.replays, "replay"))
     return ", ".join(said)
 
 
-def finding_cards(findings: Sequence[Finding]) -> tuple[FindingCard, ...]:
-    """Cards in the order of the findings, which is their rank."""
+def finding_cards(
+    findings: Sequence[Finding], devices: Sequence[DeviceInfo] = ()
+) -> tuple[FindingCard, ...]:
+    """Cards in the order of the findings, which is their rank; `devices` to name where."""
     return tuple(
         FindingCard(
             number=number,
@@ -121,7 +140,7 @@ def finding_cards(findings: Sequence[Finding]) -> tuple[FindingCard, ...]:
             analyzer=finding.analyzer,
             severity=finding.severity,
             confidence=finding.confidence,
-            where=_where(finding),
+            where=_where(finding, devices),
             kernel=None if finding.kernel is None else visible(finding.kernel),
             gain=_gain(finding),
             overlap=_overlap(finding),
@@ -136,11 +155,14 @@ def finding_cards(findings: Sequence[Finding]) -> tuple[FindingCard, ...]:
 
 
 def _asked(analysis: Analysis) -> str:
-    open_questions = len(analysis.abstentions)
-    if not open_questions:
-        return ""
-    verb = "needs" if open_questions == 1 else "need"
-    return f" {plural(open_questions, 'question')} {verb} another run."
+    runs = sum(bool(row.rerun) for row in analysis.abstentions)
+    left = len(analysis.abstentions) - runs
+    said = ""
+    if runs:
+        said += f" {plural(runs, 'question')} {'needs' if runs == 1 else 'need'} another run."
+    if left:
+        said += f" {plural(left, 'question')} {'stays' if left == 1 else 'stay'} open."
+    return said
 
 
 def verdict_view(analysis: Analysis) -> VerdictView:

@@ -13,8 +13,10 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
+from graphtrace.analysis.vendor import nvidia
+from graphtrace.attribute.keys import join_keys
 from graphtrace.ingest.source import Source
-from graphtrace.model.arrays import codes_of, valid_of
+from graphtrace.model.arrays import as_numpy, codes_of, valid_of
 from graphtrace.model.description import Gap, GraphCounts
 from graphtrace.model.trace import TableSet
 from graphtrace.views.numbers import plural
@@ -64,8 +66,7 @@ class _Facts:
     @property
     def nvidia(self) -> bool:
         """Whether NVIDIA's tools can profile the device, as far as is known."""
-        _, calls = codes_of(self.tables.get("api_calls").column("name"))
-        return not any(name.startswith("hip") for name in calls)
+        return nvidia(self.tables)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +101,12 @@ def _nodes_without_creation(facts: _Facts) -> bool:
     graphs = facts.graphs
     nodes = graphs is not None and graphs.replays > graphs.opaque
     return facts.family == "nsys" and nodes and facts.empty("graph_events")
+
+
+def _nodes_of_torch(facts: _Facts) -> bool:
+    """Whether a trace of the PyTorch profiler names nodes; it never says where they come from."""
+    named = facts.graphs is not None and facts.graphs.replays > 0 and not facts.empty("execs")
+    return facts.family == "torch" and named and facts.empty("graph_events")
 
 
 _RULES: Final[tuple[_Rule, ...]] = (
@@ -137,6 +144,13 @@ _RULES: Final[tuple[_Rule, ...]] = (
         "recording before the graphs are captured.",
         lambda _: _NSYS,
         says="creation of the graph nodes was not recorded",
+    ),
+    _Rule(
+        "creation of the graph nodes",
+        _nodes_of_torch,
+        "The trace names the nodes of the replays, but not the ranges that were open when they "
+        "were created: their kernels stay without a stage.",
+        lambda facts: _NSYS if facts.nvidia else None,
     ),
     _Rule(
         "ranges",
@@ -208,7 +222,7 @@ def gaps_of(source: Source, graphs: GraphCounts | None) -> tuple[tuple[str, ...]
             gaps.append(_from_reader(rule.what, " ".join(said), rule.command(facts)))
         elif rule.when(facts):
             gaps.append(Gap(rule.what, rule.why, rule.command(facts)))
-    return tuple(left), (*gaps, *_measurement(facts))
+    return tuple(left), (*gaps, *_launches(facts), *_measurement(facts))
 
 
 def _from_reader(what: str, said: str, command: str | None) -> Gap:
@@ -226,6 +240,31 @@ def _without_work(source: Source, facts: _Facts) -> tuple[tuple[str, ...], tuple
     what = "stages and batches" if facts.family == "recording" else "work of the GPU"
     left = tuple(sentence for sentence in source.warnings if sentence != error.why)
     return left, (_from_reader(what, f"{error.why} {error.do}", None),)
+
+
+def _launches(facts: _Facts) -> Iterator[Gap]:
+    """Work outside of replays whose launching calls are not among those that were recorded."""
+    calls, work = facts.tables.get("api_calls"), facts.tables.get("activities")
+    if not facts.timeline or not calls.num_rows or not work.num_rows:
+        return
+    kinds, words = codes_of(work.column("kind"))
+    marks = np.isin(kinds, [code for code, word in enumerate(words) if word == "mark"])
+    rows = np.flatnonzero(~valid_of(work.column("replay")) & ~marks)
+    known = valid_of(work.column("correlation"))[rows]
+    names = ("process", "correlation")
+    mine, theirs = join_keys(
+        [as_numpy(work.column(name))[rows] for name in names],
+        [as_numpy(calls.column(name)) for name in names],
+    )
+    lost = len(rows) - int(np.count_nonzero(known & np.isin(mine, theirs)))
+    if lost:
+        yield Gap(
+            "launches of all work",
+            f"The calls that launched {lost:,} of {plural(len(rows), 'activity', 'activities')} "
+            "outside of replays are not in the file: this work stays without a stage. Start the "
+            "recording before, and end it after the part that matters.",
+            None,
+        )
 
 
 def _measurement(facts: _Facts) -> Iterator[Gap]:

@@ -10,7 +10,7 @@ from typing import Final
 
 from graphtrace.model.analysis import KernelRow, MetricValue
 from graphtrace.views.names import visible
-from graphtrace.views.numbers import ABSENT, Cell, cell, count, duration, exact, significant
+from graphtrace.views.numbers import ABSENT, Cell, cell, count, duration, exact, share, significant
 
 __all__ = [
     "NCU_COLUMNS",
@@ -22,6 +22,10 @@ __all__ = [
     "ncu_table",
     "timeline_table",
 ]
+
+
+_OTHER: Final = 0.05
+"""Share of the device work from which work that is no kernel's is worth a sentence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,11 +171,15 @@ class TimelineTable:
     """Kernels of a timeline by stage, longest in total first.
 
     `shares` are ratios of all device work, a line each; None where that is not known.
+    `other` says how much of it is no kernel's; empty where it is little or not known.
+    `kept` is the number of rows that the analysis has where it left some out, else None.
     """
 
     lines: tuple[KernelLine, ...]
     left_out: int
     shares: tuple[float | None, ...]
+    other: str = ""
+    kept: int | None = None
 
 
 def metric_of(row: KernelRow, column: MetricColumn) -> tuple[str, MetricValue | None]:
@@ -268,4 +276,20 @@ def timeline_table(
         row.total_ns / work_ns if work_ns and row.total_ns is not None else None
         for row in ordered[:limit]
     )
-    return TimelineTable(lines, max(0, len(ordered) - limit) + truncated, shares)
+    left = max(0, len(ordered) - limit) + truncated
+    other = _other(ordered, truncated, work_ns) if work_ns else ""
+    return TimelineTable(lines, left, shares, other, len(ordered) if truncated else None)
+
+
+def _other(rows: Sequence[KernelRow], truncated: int, work_ns: int) -> str:
+    """Without it a table of kernels reads as if they were all that the device did."""
+    # Rows that were left out took no longer than the shortest that was not.
+    most = sum(row.total_ns or 0 for row in rows) + truncated * (rows[-1].total_ns or 0)
+    rest = work_ns - most
+    if rest < _OTHER * work_ns:
+        return ""
+    bound, least = ("at most ", "at least ") if truncated else ("", "")
+    return (
+        f"Kernels are {bound}{share(most / work_ns)} of the device work; the rest, "
+        f"{least}{duration(rest)}, is copies, memsets or replays recorded as a whole."
+    )

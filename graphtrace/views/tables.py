@@ -155,7 +155,7 @@ def batch_view(rows: Sequence[BatchRow] | None, *, limit: int) -> BatchView | No
     groups = [_group(label, captured, members) for (label, captured), members in grouped.items()]
     groups.sort(key=lambda group: (-(group.total.value or 0), group.label))
     wall = sum(row.wall_ns for row in rows)
-    sentence = f"{plural(len(rows), 'batch', 'batches')}, {duration(wall)} in all."
+    sentence = f"{plural(len(rows), 'batch', 'batches')}, {duration(wall)} of host time in all."
     valid, captured = (
         _total([r.valid_tokens for r in rows]),
         _total([r.captured_tokens for r in rows]),

@@ -156,6 +156,21 @@ def test_replays_are_those_of_the_analysis(data_dir, info, vit):
             assert told["graphs"]["replays"] == (0 if replays is None else replays["count"]), path
 
 
+def test_launches_that_are_missing_are_those_of_the_analysis(data_dir, info):
+    paths = [path for path in readable(data_dir) if path.parent.name in ("nsys", "kineto")]
+    seen = 0
+    for told, path in zip(info(*paths)["files"], paths, strict=True):
+        done = graphtrace("analyze", path, "--format", "json")
+        if done.returncode:
+            continue
+        lost = json.loads(done.stdout)["coverage"]["reasons"].get("launch not recorded", 0)
+        gap = gaps(told).get("launches of all work")
+        assert (gap is None) == (lost == 0), path
+        seen += lost > 0
+        assert gap is None or f" launched {lost:,} of " in gap["why"], path
+    assert seen >= 2
+
+
 def test_files_without_gpu_work_are_described(data_dir, info):
     names = ("nsys/dynamicvit.sqlite", "nsys/weatherbench2.sqlite", "kineto/cpu_only.json.gz")
     for told in info(*(data_dir / name for name in names))["files"]:
@@ -244,6 +259,13 @@ def test_how_ncu_measured_is_said(data_dir, info):
     (printed,) = info(data_dir / "ncu_csv" / "gemm_tiled.csv")["files"]
     assert printed["ncu"]["modes"][0]["passes"] is None
     assert gaps(printed)["how it was measured"]["command"] == "graphtrace info REPORT.ncu-rep"
+
+
+def test_work_is_said_kernels_first_in_words_of_one_kind(vit):
+    done = graphtrace("info", vit).stdout.decode()
+    work = next(line for line in done.splitlines() if line.startswith("  work "))
+    kinds = [part.split()[-1] for part in work.split(", ")]
+    assert kinds == ["kernels", "copies", "memsets"]
 
 
 def test_an_exported_recording_says_what_it_was(vit, data_dir, tmp_path, info):

@@ -308,6 +308,8 @@ def test_the_command(tmp_path):
     assert done.stdout == b""
     assert read(tmp_path / "x.csv").tables.rows("ncu_results") == 2
     again = subprocess.run([*command, *arguments], capture_output=True, check=False, timeout=120)
-    assert again.returncode == 1
-    assert b"exists already" in again.stderr
+    assert again.returncode == 2
+    what, why, do = again.stderr.decode().splitlines()
+    assert what.startswith("error: ") and what.endswith("x.csv exists already.")
+    assert why.startswith("  why: ") and do.startswith("   do: ")
     assert b"Traceback" not in again.stderr

@@ -104,7 +104,7 @@ def test_sectors_not_collected():
     assert outcome.claims == ()
     said = outcome.abstentions[0]
     assert "1 of 2 results" in said.reason
-    assert said.rerun == "ncu --kernel-name a --section SourceCounters -o profile ./your_program"
+    assert said.rerun == "ncu --kernel-name a --section SourceCounters -o profile PROGRAM"
 
 
 def test_the_spelling_of_2020():

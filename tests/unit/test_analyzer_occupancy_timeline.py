@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 
 from graphtrace.model.arrays import make_table
 from graphtrace.model.trace import TableSet
+from graphtrace.views.numbers import duration as reported
+from graphtrace_analyzers._claims import duration
 from graphtrace_analyzers._occupancy_launch_timeline import alone_on_device
 from graphtrace_analyzers.occupancy_launch import ANALYZER, Options
 
@@ -52,6 +54,7 @@ def test_planted_small_grid():
     assert found.claimed_ns == 30 * 10_000 * 60 // 80
     assert (found.stage, found.pool, found.confidence, found.device) == (0, "busy", "medium", 0)
     assert "30 launches run 20 blocks on 80 SMs" in found.why
+    assert found.why.endswith("of their 300 µs.")
     assert "--kernel-name head " in found.prove
 
 
@@ -170,3 +173,8 @@ def test_never_more_than_the_kernels_took(made):
             if stage == claim.stage and blocks < 80
         )
         assert claim.claimed_ns == lost <= spent
+
+
+@given(st.one_of(st.integers(0, 10**13), st.integers(0, 10**7), st.integers(990, 10_010)))
+def test_a_time_in_a_sentence_is_that_of_the_table(ns):
+    assert duration(ns) == reported(ns)

@@ -3,6 +3,7 @@ import json
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
@@ -181,6 +182,24 @@ def test_ids_are_unique_and_labels_exist(pages):
             assert attributes.get(key, ids[0]) in ids
         if attributes.get("href", "").startswith("#"):
             assert attributes["href"][1:] in ids
+
+
+def test_kernels_of_one_template_are_told_apart_and_other_work_is_said():
+    analysis = graph_analysis()
+    name = "void elementwise_kernel<4, Functor{}<float>, array<char*, 3ul>, {}>(int)"
+    rows = tuple(
+        replace(
+            analysis.kernels[0],
+            name=name.format(what, "x" * 80),
+            source="timeline",
+            total_ns=1_000,
+        )
+        for what in ("Add", "Fill")
+    )
+    page = render(replace(analysis, kernels=rows), graph_trace())
+    cells = re.findall(r'<td class="name" title="void elementwise[^>]*>(.*?)</td>', page, re.S)
+    assert len(cells) == len(set(cells)) == 2
+    assert "of the device work; the rest" in page
 
 
 def test_host_recording(pages):

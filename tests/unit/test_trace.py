@@ -71,3 +71,9 @@ def test_the_reason_of_the_input_is_raised():
     with pytest.raises(NoGpuWork) as caught:
         trace.require_work()
     assert caught.value is reason
+
+
+def test_what_a_prompt_shows_of_a_trace_is_short():
+    shown = repr(a_trace(batches=one_batch()))
+    assert "TableSet(batches=1)" in shown
+    assert len(shown) < 300

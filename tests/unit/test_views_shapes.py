@@ -11,6 +11,7 @@ from graphtrace.model.analysis import (
     Budget,
     Coverage,
     EagerWork,
+    Evidence,
     Mode,
     Split,
     StageBudget,
@@ -64,7 +65,7 @@ def test_budget_in_words():
     view = budget_view(graph_analysis().budget)
     assert view.sentence == "10.0 ms of wall time over 20 graph replays: busy 82.5 %, idle 17.5 %."
     assert view.bars[-1].label == UNATTRIBUTED
-    assert view.eager == "Outside of these, launched eagerly: 10 kernels, 1.00 µs busy."
+    assert view.eager == "Outside of these the device was busy for 1.00 µs; 10 kernels ran then."
     assert view.idle_kinds[0] == ("dependency", 900_000)
     assert "host node" not in dict(view.idle_kinds)
     assert not view.devices
@@ -76,6 +77,71 @@ def test_several_devices_get_a_part_each():
     part = budget.by_device[0]
     view = budget_view(replace(budget, by_device=(part, replace(part, device=None))))
     assert [v.title for v in view.devices] == ["device 0", "host"]
+
+
+def test_a_part_does_not_claim_the_units_of_all_devices():
+    budget = graph_analysis().budget
+    part = budget.by_device[0]
+    view = budget_view(replace(budget, by_device=(part, replace(part, device=1))))
+    assert "20 graph replays" in view.sentence
+    assert [v.sentence for v in view.devices] == [
+        "10.0 ms of wall time: busy 82.5 %, idle 17.5 %."
+    ] * 2
+
+
+@pytest.mark.parametrize(
+    ("units", "eager", "said"),
+    [
+        (3, EagerWork(0, 0), None),
+        (3, EagerWork(1, 2_000), "Outside of these the device was busy for 2.00 µs; 1 kernel ran"),
+        (3, EagerWork(0, 2_000), "for 2.00 µs; no kernel ran then, only copies or memsets."),
+        (0, EagerWork(2, 2_000), "The device was busy for 2.00 µs; 2 kernels ran then."),
+    ],
+)
+def test_work_outside_is_not_said_to_be_of_kernels_alone(units, eager, said):
+    view = budget_view(replace(_budget({"a": (0, 0)}), units=units, eager=eager))
+    assert view.eager == said if said is None else said in view.eager
+
+
+def test_a_budget_without_units_names_what_was_looked_for():
+    view = budget_view(replace(_budget({"a": (0, 0)}), units=0))
+    assert view.sentence == ("There is no wall time to split: no replay, no batch and no range.")
+
+
+def test_a_table_of_kernels_says_how_much_work_is_no_kernels():
+    rows = [replace(ncu_kernel(name, 1, 0), source="timeline", total_ns=100) for name in "ab"]
+    table = timeline_table(rows, limit=1, work_ns=1_000)
+    assert table.other.startswith("Kernels are 20.0 % of the device work; the rest, 800 ns, is ")
+    assert timeline_table(rows, limit=1, work_ns=205).other == ""
+    assert timeline_table(rows, limit=1).other == ""
+    assert table.kept is None
+
+
+def test_rows_left_out_by_the_analysis_bound_what_kernels_took():
+    rows = [replace(ncu_kernel(name, 1, 0), source="timeline", total_ns=100) for name in "ab"]
+    table = timeline_table(rows, limit=1, truncated=3, work_ns=1_000)
+    assert "at most 50.0 % of the device work; the rest, at least 500 ns," in table.other
+    assert timeline_table(rows, limit=1, truncated=8, work_ns=1_000).other == ""
+    assert (table.left_out, table.kept) == (4, 2)
+
+
+def test_findings_name_the_device_as_the_header_does():
+    devices = graph_analysis().devices
+    # The key of a device is ours; its ordinal is what a person knows it by.
+    one = [replace(devices[0], device=0, ordinal=1)]
+    assert finding_cards([finding(device=0)], one)[0].where.endswith("gpu 1")
+    two = [*one, replace(devices[0], device=1, ordinal=1, name="NVIDIA A100")]
+    assert finding_cards([finding(device=1)], two)[0].where.endswith("NVIDIA A100 (gpu 1)")
+    assert finding_cards([finding(device=3)])[0].where.endswith("device 3")
+
+
+def test_units_are_said_of_so_many():
+    rows = [("block", 16), ("block", 1), ("sector", 2), ("sectors", 2), ("", 3), ("cycle", 1.5)]
+    proofs = finding_cards(
+        [finding(evidence=tuple(Evidence("x", value, unit) for unit, value in rows))]
+    )[0].proofs
+    said = ["16 blocks", "1 block", "2 sectors", "2 sectors", "3", "1.50 cycles"]
+    assert [proof.text for proof in proofs] == said
 
 
 def test_device_names():
