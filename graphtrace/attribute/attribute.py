@@ -81,7 +81,7 @@ def _host_only(
     if times is not None:
         budget = budget_of(times, paths.path_by_key, EagerWork(0, 0))
         tables = tables.with_tables(stage_times=times_table(times, final))
-    warnings = _warnings(trace, opened, times, None)
+    warnings = _warnings(trace, opened, _overlap_warning(times), None)
     found = replace(trace, tables=tables, warnings=warnings)
     return Attributed(found, None, None, budget)
 
@@ -107,7 +107,8 @@ class _Found:
     work: Work
     replays: ReplayRows
     replay: Ints
-    roots: Roots
+    node: Ints
+    graph: Ints
     graphs: GraphRows
     owned: Owned
 
@@ -120,11 +121,20 @@ def _with_device_work(
     work, owned = found.work, found.owned
     scope_times, eager = _times(tables, opened, found, launch_gap_ns)
     stages, final = paths.finish()
-    node, graph = _nodes_of(found)
+    # What is as long as the trace is let go as soon as it may be.
+    budget = budget_of(scope_times, paths.path_by_key, eager)
+    stage_times = times_table(scope_times, final)
+    overlap = _overlap_warning(scope_times)
+    del scope_times
     activities = write_back(
-        tables.get("activities"), owned, renumbered(owned.stage, final), found.replay, graph, node
+        tables.get("activities"),
+        owned,
+        renumbered(owned.stage, final),
+        found.replay,
+        found.graph,
+        found.node,
     )
-    execs, replays = _complete_replays(tables.get("execs"), found, graph)
+    execs, replays = _complete_replays(tables.get("execs"), found, found.graph)
     tables = _with_stages(tables, stages, opened, final).with_tables(
         activities=activities,
         graphs=found.graphs.graphs,
@@ -133,14 +143,14 @@ def _with_device_work(
         ),
         execs=execs,
         replays=replays.table(),
-        stage_times=times_table(scope_times, final),
+        stage_times=stage_times,
     )
-    warnings = _warnings(trace, opened, scope_times, uncovered_warning(work, owned))
+    warnings = _warnings(trace, opened, overlap, uncovered_warning(work, owned))
     return Attributed(
         replace(trace, tables=tables, warnings=warnings),
         coverage_of(activities, work, owned),
         summary(replays),
-        budget_of(scope_times, paths.path_by_key, eager),
+        budget,
     )
 
 
@@ -159,7 +169,8 @@ def _find(tables: TableSet, opened: OpenStages) -> _Found:
     created_in = _pick(created, roots.event)
     eager = _eager(api, work, opened, Steps(batches))
     owned = own_stages(activities, work, replay, roots, created_in, eager)
-    return _Found(work, replays, replay, roots, graphs, owned)
+    node, graph = _nodes_of(work, roots, graphs)
+    return _Found(work, replays, replay, node, graph, graphs, owned)
 
 
 def _eager(api: pa.Table, work: Work, opened: OpenStages, steps: Steps) -> Eager:
@@ -203,15 +214,15 @@ def _pick(answers: Open, row: Ints) -> Open:
     )
 
 
-def _nodes_of(found: _Found) -> tuple[Ints, Ints]:
+def _nodes_of(work: Work, roots: Roots, graphs: GraphRows) -> tuple[Ints, Ints]:
     """Node and graph of each activity: those its lineage leads to, else what the reader says."""
-    event, answer = found.roots.event, found.roots.answer
-    if not len(found.graphs.node_of_event):
-        return np.broadcast_to(np.int32(-1), found.work.count), found.work.graph
-    node = np.where(event >= 0, found.graphs.node_of_event[event], -1).astype(np.int32)[answer]
-    graph = np.where(event >= 0, found.graphs.graph_of_event[event], -1).astype(np.int32)[answer]
+    event, answer = roots.event, roots.answer
+    if not len(graphs.node_of_event):
+        return np.broadcast_to(np.int32(-1), work.count), work.graph
+    node = np.where(event >= 0, graphs.node_of_event[event], -1).astype(np.int32)[answer]
+    graph = np.where(event >= 0, graphs.graph_of_event[event], -1).astype(np.int32)[answer]
     lacks = graph < 0
-    return node, np.where(lacks, found.work.graph, graph) if lacks.any() else graph
+    return node, np.where(lacks, work.graph, graph) if lacks.any() else graph
 
 
 def _complete_replays(execs: pa.Table, found: _Found, graph: Ints) -> tuple[pa.Table, ReplayRows]:
@@ -255,21 +266,27 @@ def _times(
     return times, EagerWork(*eager_busy(work, unit))
 
 
+def _overlap_warning(times: UnitTimes | None) -> str | None:
+    if times is None or not times.overlapping:
+        return None
+    unit = {"replay": "replays", "batch": "batches", "range": "top-level ranges"}[times.scope]
+    return (
+        f"{times.overlapping:,} of {times.units:,} {unit} overlap others on their device; the time "
+        "they share is counted once."
+    )
+
+
 def _warnings(
-    trace: Trace, opened: OpenStages, times: UnitTimes | None, uncovered: str | None
+    trace: Trace, opened: OpenStages, overlap: str | None, uncovered: str | None
 ) -> tuple[str, ...]:
     """What a person must read first, then what was known before."""
     first = [uncovered] if uncovered else []
     later = []
     if opened.crossing:
         later.append(
-            f"{opened.crossing} NVTX ranges overlap an earlier range of their thread without lying "
-            "inside it; what was launched while they were open has no stage."
+            f"{opened.crossing:,} NVTX ranges overlap an earlier range of their thread without "
+            "lying inside it; what was launched while they were open has no stage."
         )
-    if times is not None and times.overlapping:
-        unit = {"replay": "replays", "batch": "batches", "range": "top-level ranges"}[times.scope]
-        later.append(
-            f"{times.overlapping} of {times.units} {unit} overlap others on their device; the time "
-            "they share is counted once."
-        )
+    if overlap:
+        later.append(overlap)
     return tuple(dict.fromkeys([*first, *trace.warnings, *later]))

@@ -48,8 +48,8 @@ def uncovered_warning(work: Work, owned: Owned) -> str | None:
     counts = np.bincount(why[why >= 0], minlength=len(reasons.REASONS))
     worst = int(counts.argmax())
     sentence = (
-        f"None of the {len(inside)} activities inside CUDA graphs has a stage: "
-        f"{reasons.REASONS[worst]} for {int(counts[worst])} of them."
+        f"None of the {len(inside):,} activities inside CUDA graphs has a stage: "
+        f"{reasons.REASONS[worst]} for {int(counts[worst]):,} of them."
     )
     advice = reasons.ADVICE.get(worst)
     return f"{sentence} {advice}" if advice else sentence

@@ -47,13 +47,14 @@ REASONS: Final = (
 ) = range(len(REASONS))
 """Codes into `REASONS`."""
 
+_RECORD: Final = "nsys profile --trace=cuda,nvtx --cuda-graph-trace=node -o run PROGRAM"
+
 ADVICE: Final = {
-    CREATION_MISSING: "Start the profiler before the graph is captured, with "
-    "`nsys profile --cuda-graph-trace=node -t cuda,nvtx`.",
+    CREATION_MISSING: f"Start the profiler before the graph is captured: `{_RECORD}`.",
     NO_RANGE_AT_CAPTURE: "Name the stages while the graph is captured: run it under "
     "`graphtrace capture`, or open NVTX ranges around them.",
     NO_NODE_ID: "PyTorch writes 'graph node id' since 2026 (kineto#1276); or record with "
-    "`nsys profile --cuda-graph-trace=node -t cuda,nvtx`.",
-    OPAQUE: "Record the nodes of each replay: `nsys profile --cuda-graph-trace=node -t cuda,nvtx`.",
+    f"`{_RECORD}`.",
+    OPAQUE: f"Record the nodes of each replay: `{_RECORD}`.",
 }
 """What to do, for the reasons that a person can do something about."""
