@@ -9,6 +9,9 @@ import numpy.typing as npt
 
 __all__ = ["Frame", "Integers"]
 
+_SPAN = 1 << 20
+"""Widest span of values that are marked in a table instead of sorted."""
+
 Integers = npt.NDArray[np.signedinteger[Any]]
 
 
@@ -45,9 +48,15 @@ class Frame:
 
     def distinct(self, name: str) -> npt.NDArray[np.int64]:
         """The distinct values of a column, in order; what stands where it is null is among them."""
-        values = self.get(name)
-        one = values.strides == (0,) and self.rows
-        return values[:1] if one else np.unique(values)
+        values = self.values.get(name)
+        if values is None or not self.rows or values.strides == (0,):
+            return self.get(name)[:1]
+        low, high = int(values.min()), int(values.max())
+        if high - low >= _SPAN:
+            return np.unique(values).astype(np.int64)
+        present = np.zeros(high - low + 1, dtype=np.bool_)
+        present[values.astype(np.int64, copy=False) - low] = True
+        return np.flatnonzero(present) + low
 
     def take(self, rows: npt.NDArray[Any]) -> "Frame":
         """The rows of a mask or an index."""

@@ -39,7 +39,7 @@ from graphtrace.ingest.nsys_tables import DIMENSIONS, Raw, read_raw
 from graphtrace.ingest.nsys_work import KINDS, Work, collect_work
 from graphtrace.ingest.sanity import Quarantine
 from graphtrace.ingest.source import Source
-from graphtrace.model.arrays import column_of, make_table, numbers, words_of
+from graphtrace.model.arrays import column_of, few, make_table, numbers, words_of
 from graphtrace.model.trace import InputInfo, TableSet
 from graphtrace.model.vocabulary import InputKind
 
@@ -116,15 +116,16 @@ def source_of(gathered: "Gathered", path: Path, kind: InputKind) -> Source:
     work = collect_work(raw, keys, names.kernels, quarantine)
     replayed = collect_replays(work, calls)
     graphs = collect_graphs(replayed, raw.node_events, raw.graph_events, keys)
+    of_replay = _replay_graphs(replayed, graphs)
     said = warnings_of(raw, work, replayed, unseen_launches(calls, work))
     sampled = _counters(gathered.samples, keys, raw, quarantine)
     tables = _host_tables(raw, keys, calls, names, quarantine)
     tables |= {
         "devices": device_table(keys.devices, raw.gpus),
-        "replays": _replay_table(replayed, graphs, calls),
+        "replays": _replay_table(replayed, of_replay, calls),
         "graphs": graphs.graph_table(),
         "execs": graphs.exec_table(),
-        "activities": _activity_table(work, replayed, graphs),
+        "activities": _activity_table(work, replayed, of_replay[1]),
         **sampled,
     }
     return Source(info, TableSet(tables), (*leftovers, *keys.warnings, *said))
@@ -226,15 +227,14 @@ def _counters(
 
 def _rows(pairs: Ints, process: Ints, number: Ints, known: Flags) -> Ints:
     """Row of each (process, number) in sorted pairs; -1 where it is not known."""
-    if not len(pairs):
+    if not len(pairs) or not len(process):
         return np.full(len(process), -1, dtype=np.int64)
     place = {pair: row for row, pair in enumerate(map(tuple, pairs.tolist()))}
-    wanted, inverse = np.unique(
-        np.column_stack((process, number, known.astype(np.int64))), axis=0, return_inverse=True
-    )
-    found = [place.get((p, n), -1) if k else -1 for p, n, k in wanted.tolist()]
-    rows: Ints = np.asarray(found or [-1], dtype=np.int64)[inverse.reshape(-1)]
-    return rows
+    words, code = few(number)
+    wanted, inverse = few(process * len(words) + code)
+    owners, numbers_ = wanted // len(words), words[wanted % len(words)]
+    found = [place.get(pair, -1) for pair in zip(owners.tolist(), numbers_.tolist(), strict=True)]
+    return np.where(known, np.asarray(found, dtype=np.int64)[inverse], -1)
 
 
 def _replay_graphs(replayed: Replayed, graphs: Graphs) -> tuple[Ints, Ints]:
@@ -246,8 +246,10 @@ def _replay_graphs(replayed: Replayed, graphs: Graphs) -> tuple[Ints, Ints]:
     return execs, own
 
 
-def _replay_table(replayed: Replayed, graphs: Graphs, calls: Calls | None) -> pa.Table:
-    execs, own = _replay_graphs(replayed, graphs)
+def _replay_table(
+    replayed: Replayed, of_replay: tuple[Ints, Ints], calls: Calls | None
+) -> pa.Table:
+    execs, own = of_replay
     launched = replayed.call >= 0
     columns: dict[str, Any] = {
         "replay": np.arange(len(replayed.begin)),
@@ -267,9 +269,8 @@ def _replay_table(replayed: Replayed, graphs: Graphs, calls: Calls | None) -> pa
     return make_table("replays", len(replayed.begin), columns)
 
 
-def _activity_table(work: Work, replayed: Replayed, graphs: Graphs) -> pa.Table:
+def _activity_table(work: Work, replayed: Replayed, own: Ints) -> pa.Table:
     in_replay = replayed.of_activity >= 0
-    _, own = _replay_graphs(replayed, graphs)
 
     def column(name: str, kind: pa.DataType) -> pa.Array | pa.ChunkedArray:
         return column_of(work.values.pop(name), kind, work.valid.pop(name, None))

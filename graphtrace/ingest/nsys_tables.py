@@ -221,6 +221,8 @@ def _launchable(frame: Frame | None, quarantine: Quarantine) -> Frame | None:
         return None
     keep = np.ones(frame.rows, dtype=np.bool_)
     for name in DIMENSIONS:
+        if name not in frame.values or not (frame.values[name] < 1).any():
+            continue
         bad = keep & frame.known(name) & (frame.get(name) < 1)
         if bad.any():
             lowest = int(frame.get(name)[bad].min())

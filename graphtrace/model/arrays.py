@@ -324,7 +324,8 @@ def few(
     """
     if not len(values):
         return values, np.zeros(0, dtype=np.int32)
-    words = np.unique(values[:: max(len(values) // _SAMPLE, 1)])
+    ends = [values.min(), values.max()]
+    words = np.unique(np.r_[values[:: max(len(values) // _SAMPLE, 1)], ends])
     while True:
         codes = _placed(words, values)
         missed = values[words[codes] != values]
@@ -334,14 +335,16 @@ def few(
 
 
 def _placed(words: npt.NDArray[np.int64], values: npt.NDArray[np.int64]) -> npt.NDArray[np.int32]:
-    """The word that each value is, if it is one; what stands for the others is arbitrary."""
+    """The word that each value is, if it is one; what stands for the others is arbitrary.
+
+    The smallest and the largest value are words.
+    """
     low, high = int(words[0]), int(words[-1])
     if high - low < _SPAN:
         table = np.zeros(high - low + 1, dtype=np.int32)
         table[words - low] = np.arange(len(words), dtype=np.int32)
-        return table[np.clip(values, low, high) - low]
-    at = np.searchsorted(words, values).astype(np.int32)
-    return np.minimum(at, np.int32(len(words) - 1))
+        return table[values - low]
+    return np.searchsorted(words, values).astype(np.int32)
 
 
 def narrow(codes: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
