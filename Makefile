@@ -39,7 +39,7 @@ wheel-test: $(DEV_READY)
 
 bench: $(DEV_READY)
 	$(VENV) benchmarks/import_time.py
-	$(VENV) benchmarks/ingest.py --limit-ratio 0.9 --limit-gtrace-ratio 0.6 --limit-mb 390
+	$(VENV) benchmarks/ingest.py --limit-ratio 0.7 --limit-gtrace-ratio 0.5 --limit-mb 360
 
 clean:
 	rm -rf .venv demo-output dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
