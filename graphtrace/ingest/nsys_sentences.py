@@ -42,7 +42,13 @@ def warnings_of(raw: Raw, work: Work, replayed: Replayed, unseen: int) -> tuple[
             "records no replay unless it records its nodes, or recording stopped first): the "
             f"device looks idle there and was not. Record again: {_RECORD}"
         )
-    nodes = len(replayed.begin) > opaque
+    unnamed = int(np.count_nonzero(~work.known("node")[work.launches.first])) - opaque
+    if unnamed:
+        sentences.append(
+            f"{_count(unnamed, 'graph replay')} recorded without ids of the nodes: their kernels "
+            f"are counted and stay without a stage. Record again with them: {_RECORD}"
+        )
+    nodes = len(replayed.begin) > opaque + unnamed
     if nodes and (raw.node_events is None or not raw.node_events.rows):
         sentences.append(
             "The creation of the graph nodes was not recorded, so their stages cannot be found "

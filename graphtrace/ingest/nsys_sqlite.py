@@ -113,7 +113,7 @@ def source_of(gathered: "Gathered", path: Path, kind: InputKind) -> Source:
         return Source(info, TableSet(tables), leftovers, nothing=nothing)
     keys = device_keys(raw, processes)
     calls = None if raw.api is None else collect_calls(raw.api, keys, names.calls)
-    work = collect_work(raw, keys, names.kernels, quarantine)
+    work = collect_work(raw, keys, names.kernels, quarantine, calls)
     replayed = collect_replays(work, calls)
     graphs = collect_graphs(replayed, raw.node_events, raw.graph_events, keys)
     of_replay = _replay_graphs(replayed, graphs)

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from graphtrace.ingest.nsys_cells import joined
 from graphtrace.ingest.nsys_frame import Frame, Integers
+from graphtrace.ingest.nsys_host import Calls
 from graphtrace.ingest.nsys_keys import Keys
 from graphtrace.ingest.nsys_launches import Launches, group_launches
 from graphtrace.ingest.nsys_tables import DIMENSIONS, Raw
@@ -76,14 +77,15 @@ _NUMBERS: Final = (
 class Work:
     """Activities as columns of equal length, ordered by begin, then by everything else.
 
-    `valid` holds only columns with nulls. `node` is the profiler's graph node id; `graph_id` and
-    `exec_id` are known of opaque replays alone. Columns are as narrow as their values allow or one
-    value repeated, and are not written to.
+    `calls` are those that launched it. `valid` holds only columns with nulls. `node` is the
+    profiler's graph node id; `graph_id` and `exec_id` are known of opaque replays alone. Columns
+    are as narrow as their values allow or one value repeated, and are not written to.
     """
 
     rows: int
     words: list[str]
     launches: Launches
+    calls: Calls | None = None
     values: dict[str, Integers] = field(default_factory=dict)
     valid: dict[str, Flags] = field(default_factory=dict)
 
@@ -101,16 +103,43 @@ class Work:
                 same = array.strides == (0,) and len(array)
                 column[name] = np.broadcast_to(array[0], self.rows) if same else array[rows]
 
+    def _launched_with_graphs(self, alone: Flags) -> Ints:
+        """Rows of work without a node id whose launching call launched a graph.
+
+        Releases before 2022 name no nodes, but give the work of a replay its launch's correlation.
+        """
+        calls = self.calls
+        none = np.zeros(0, dtype=np.int64)
+        if calls is None or not calls.graph_launch.any():
+            return none
+        rows = np.flatnonzero(~self.known("node") & self.known("correlation") & ~alone)
+        found = [none]
+        process, correlation = self.values["process"][rows], self.values["correlation"][rows]
+        for owner in np.unique(calls.process[calls.graph_launch]).tolist():
+            launched = calls.graph_launch & calls.correlated & (calls.process == owner)
+            mine = process == owner
+            hit = np.isin(correlation[mine], calls.correlation[launched])
+            found.append(rows[mine][hit])
+        return np.concatenate(found)
+
     def group(self) -> None:
         """Find the launches anew."""
         alone = self.values["kind"] == _OPAQUE
         inside = alone | (self.known("node") & self.known("correlation"))
+        unnamed = self._launched_with_graphs(alone)
+        inside[unnamed] = True
         self.launches = group_launches(
             self.values["process"], self.values["correlation"], alone, inside
         )
 
 
-def collect_work(raw: Raw, keys: Keys, strings: dict[int, str], quarantine: Quarantine) -> Work:
+def collect_work(
+    raw: Raw,
+    keys: Keys,
+    strings: dict[int, str],
+    quarantine: Quarantine,
+    calls: Calls | None,
+) -> Work:
     """Join kernels, copies, memsets and opaque replays into one table, in order.
 
     The frames of `raw` are emptied on the way, for memory.
@@ -120,6 +149,7 @@ def collect_work(raw: Raw, keys: Keys, strings: dict[int, str], quarantine: Quar
         keys: keys of processes and devices.
         strings: kernel names by id.
         quarantine: where nodes that ran twice in one replay are counted.
+        calls: the calls that launched the work, where they were recorded.
     """
     names = _Names(strings)
     parts: list[tuple[Frame, int, Callable[[Frame], _Named]]] = []
@@ -133,6 +163,7 @@ def collect_work(raw: Raw, keys: Keys, strings: dict[int, str], quarantine: Quar
         parts.append((raw.opaque, _OPAQUE, names.unnamed))
     pieces = [_piece(frame, kind, name(frame), keys) for frame, kind, name in parts]
     work = _concatenate(pieces, names.words)
+    work.calls = calls
     _name_kinds(work)
     order = _order(work)
     if order is not None:
