@@ -6,8 +6,12 @@ in a process of its own, in turns, so that a machine that gets busier meets all 
 table in Markdown: medians of wall time and peak memory, and the ratio to `nsys stats`, which prints
 one summary of kernels. Peers that are not installed, or fail, are listed with the reason.
 
-    python benchmarks/ingest.py [--replays 10000] [--runs 5] [--work DIR] [--peer-venv DIR]
+    python benchmarks/ingest.py [--replays 10000] [--runs 5] [--work DIR]
+                                [--install-peers | --peer-venv DIR]
                                 [--limit-ratio R] [--limit-mb M] [--limit-gtrace-ratio R]
+
+nsys is taken from the PATH; `--install-peers` installs nsys-ai from the package index into an
+environment of its own, beside the files.
 
 Exits with 1 above a limit; a limit on a ratio holds only where nsys is installed.
 """
@@ -111,6 +115,19 @@ def measure(contender: Contender) -> None:
     contender.peak_mb.append(usage.ru_maxrss / scale)
 
 
+def install_peers(work: Path) -> Path | None:
+    """An environment with the peers that the package index has; None where it has none."""
+    venv = work / "peers"
+    for command in (
+        [sys.executable, "-m", "venv", str(venv)],
+        [str(venv / "bin" / "pip"), "install", "--quiet", "nsys-ai"],
+    ):
+        if subprocess.run(command, check=False).returncode:
+            print("nsys-ai cannot be installed; it is left out.", file=sys.stderr)
+            return None
+    return venv
+
+
 def contenders(work: Path, export: Path, venv: Path | None) -> list[Contender]:
     """What is compared: ours, and the peers that are here."""
     graphtrace = [sys.executable, "-m", "graphtrace"]
@@ -195,6 +212,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--work", type=Path, help="keep the files here; a temporary folder else")
     parser.add_argument("--peer-venv", type=Path, help="environment with nsys-ai installed")
+    parser.add_argument("--install-peers", action="store_true", help="install nsys-ai for it")
     parser.add_argument("--limit-ratio", type=float)
     parser.add_argument("--limit-gtrace-ratio", type=float)
     parser.add_argument("--limit-mb", type=float)
@@ -205,7 +223,8 @@ def run(work: Path, options: argparse.Namespace) -> int:
     export = work / "run.sqlite"
     kernels = build(export, options.replays)
     size = export.stat().st_size / (1 << 20)
-    found = contenders(work, export, options.peer_venv)
+    venv = install_peers(work) if options.install_peers else options.peer_venv
+    found = contenders(work, export, venv)
     # The first runs are not measured: they leave compiled modules behind.
     graphtrace = [sys.executable, "-m", "graphtrace"]
     for command in (["info", str(export)], asked(export)):
