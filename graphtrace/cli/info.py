@@ -33,7 +33,13 @@ _FILE_WIDTH: Final = 100
     show_default=True,
     help="What is printed.",
 )
-def command(files: tuple[Path, ...], form: str) -> int:
+@click.option(
+    "--command-line",
+    "with_commands",
+    is_flag=True,
+    help="Show the profiler's command line that an ncu report keeps; it may hold secrets.",
+)
+def command(files: tuple[Path, ...], form: str, with_commands: bool) -> int:
     """Say what each file holds, what it lacks, why that matters, and how to collect it.
 
     FILE is anything that graphtrace analyze reads; files without GPU work are described, too. Where
@@ -45,7 +51,7 @@ def command(files: tuple[Path, ...], form: str) -> int:
     failed: list[tuple[Path, GraphtraceError]] = []
     for path in files:
         try:
-            description = _described(path)
+            description = _described(path, with_commands=with_commands)
         except GraphtraceError as error:
             if len(files) == 1:
                 raise
@@ -66,11 +72,18 @@ def command(files: tuple[Path, ...], form: str) -> int:
     return failed[0][1].exit_code if failed else 0
 
 
-def _described(path: Path) -> "Description":
+def _described(path: Path, *, with_commands: bool) -> "Description":
+    from dataclasses import replace
+
     from graphtrace.ingest.load import read_source
     from graphtrace.views.info import describe
 
-    return describe(read_source(path), _size(path))
+    described = describe(read_source(path), _size(path))
+    if with_commands and described.info.kind == "ncu_rep":
+        from graphtrace.ingest.ncu_rep import command_lines
+
+        return replace(described, command_lines=command_lines(path))
+    return described
 
 
 def _size(path: Path) -> int | None:

@@ -2,7 +2,7 @@
 """Reader of `.ncu-rep`, the report of Nsight Compute, through NVIDIA's package `ncu_report`.
 
 The command line, the host, the environment and the program that stand in a report are never
-copied to any table.
+copied to any table; `command_lines` gives the first of these to who asks for it by name.
 """
 
 import shlex
@@ -22,7 +22,7 @@ from graphtrace.model.arrays import encode, make_table, strings
 from graphtrace.model.errors import InputCorrupt, InputError, NoGpuWork, ToolMissing
 from graphtrace.model.trace import InputInfo, TableSet
 
-__all__ = ["read"]
+__all__ = ["command_lines", "read"]
 
 
 def read(path: Path) -> Source:
@@ -41,14 +41,7 @@ def read(path: Path) -> Source:
         InputError: the file cannot be read.
         ToolMissing: the package `ncu-report` is not installed.
     """
-    try:
-        report = walk(path)
-    except OSError as error:
-        raise InputError(
-            f"{path} cannot be read.",
-            f"The system says: {error.strerror or error}.",
-            "Check the permissions and the disk.",
-        ) from None
+    report = _walked(path)
     version = None if report.version is None else report.version.split(" ")[0]
     info = InputInfo(str(path), "ncu_rep", "Nsight Compute", version)
     if not report.results and not report.others:
@@ -64,6 +57,28 @@ def read(path: Path) -> Source:
             "Copy or download the report again, whole, or profile again.",
         ) from None
     return Source(info, TableSet(_tables(results, report)), warnings=_warnings(path, report))
+
+
+def _walked(path: Path) -> Report:
+    try:
+        return walk(path)
+    except OSError as error:
+        raise InputError(
+            f"{path} cannot be read.",
+            f"The system says: {error.strerror or error}.",
+            "Check the permissions and the disk.",
+        ) from None
+
+
+def command_lines(path: Path) -> tuple[str, ...]:
+    """Command lines of the profiler that a report keeps; they may hold what nobody shall see.
+
+    Reports of 2020 keep none.
+
+    Raises:
+        InputError: as `read`.
+    """
+    return _walked(path).command_lines
 
 
 def _no_kernels(path: Path) -> NoGpuWork:

@@ -134,6 +134,7 @@ class Description:
         quarantine: rows refused, by table and reason.
         warnings: what a person must read before the figures and `missing` does not say.
         missing: what is not in the input, and how to collect it.
+        command_lines: of the profiler, as the input keeps them; None unless they were asked for.
     """
 
     info: InputInfo
@@ -151,3 +152,4 @@ class Description:
     quarantine: tuple[Quarantined, ...] = ()
     warnings: tuple[str, ...] = ()
     missing: tuple[Gap, ...] = ()
+    command_lines: tuple[str, ...] | None = None

@@ -110,6 +110,7 @@ def _file(told: Description) -> dict[str, Any]:
         "missing": [
             {"what": gap.what, "why": gap.why, "command": gap.command} for gap in told.missing
         ],
+        "command_lines": None if told.command_lines is None else list(told.command_lines),
     }
 
 

@@ -198,6 +198,15 @@ def _missing(console: Console, gaps: Sequence[Gap]) -> None:
             console.print(Text(f"    {visible(words)}", style="cyan"), soft_wrap=True)
 
 
+def _command_lines(console: Console, lines: Sequence[str] | None) -> None:
+    """What the report was made with, where that was asked for."""
+    if lines is None:
+        return
+    console.print(Text("  profiled with" if lines else "  The report keeps no command line."))
+    for line in lines:
+        command(console, visible(line))
+
+
 def render(told: Description, *, width: int = 100, color: bool = False) -> str:
     """One description as text, ending in a line end.
 
@@ -211,6 +220,7 @@ def render(told: Description, *, width: int = 100, color: bool = False) -> str:
     if told.info.synthetic:
         console.print(Text(f" {SYNTHETIC_LABEL} ", style="bold reverse yellow"))
     _facts(console, told)
+    _command_lines(console, told.command_lines)
     _quarantine(console, told)
     _warnings(console, told)
     _missing(console, told.missing)

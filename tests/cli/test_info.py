@@ -8,10 +8,12 @@ import subprocess
 import sys
 from contextlib import closing
 from importlib import resources
+from pathlib import Path
 
 import jsonschema
 import pytest
 
+from graphtrace.ingest.ncu_rep import command_lines
 from graphtrace.testing import Copy, Kernel, NsysExport, Stage, planted_vit
 
 CANARY = b"GT_CANARY"
@@ -353,3 +355,26 @@ def test_a_closed_pipe_ends_quietly(vit, kind):
     done = subprocess.run(["bash", "-o", "pipefail", "-c", code], capture_output=True, check=False)
     assert done.returncode == 0
     assert done.stderr == b""
+
+
+@pytest.mark.parametrize("asked", [False, True])
+def test_the_profilers_command_line_is_shown_on_request_alone(data_dir: Path, asked: bool) -> None:
+    report = data_dir / "ncu" / "cutlass_nvtx_a100_2024.1.ncu-rep"
+    (line,) = command_lines(report)
+    assert line.split()[0].endswith("ncu")
+    flag = ["--command-line"] if asked else []
+    command = [sys.executable, "-m", "graphtrace", "info", str(report), *flag]
+    text = subprocess.run(command, capture_output=True, check=True, text=True).stdout
+    document = subprocess.run(
+        [*command, "--format", "json"], capture_output=True, check=True, text=True
+    ).stdout
+    assert (f"$ {line.rstrip()}\n" in text) is asked
+    said = json.loads(document)["files"][0]["command_lines"]
+    assert said == ([line] if asked else None)
+
+
+def test_an_export_has_no_command_line_to_show(data_dir: Path) -> None:
+    export = data_dir / "nsys" / "two_kernels_2025.sqlite"
+    command = [sys.executable, "-m", "graphtrace", "info", str(export), "--command-line"]
+    ran = subprocess.run([*command, "--format", "json"], capture_output=True, check=True, text=True)
+    assert json.loads(ran.stdout)["files"][0]["command_lines"] is None
