@@ -75,6 +75,8 @@ def test_every_table_can_be_empty_and_can_leave_out_what_is_nullable():
             if pa.types.is_dictionary(c.type)
             else strings(["x"])
             if pa.types.is_string(c.type)
+            else lists([[1]], c.type.value_type)
+            if pa.types.is_list(c.type)
             else numbers([1], c.type)
             for c in table.columns
             if not c.nullable
