@@ -215,7 +215,7 @@ def test_gb20x_counts_reads_by_operation():
     table = devices(80)
     at = table.schema.get_field_index("cc_major")
     from graphtrace.model.arrays import numbers
-    from graphtrace.model.schema import I16
+    from graphtrace.model.schema_columns import I16
 
     table = table.set_column(at, table.schema.field(at), numbers([12], I16))
     outcome = run(reading(4.0), devices=table)

@@ -13,7 +13,7 @@ from graphtrace.model.analysis import Abstention, Budget, EagerWork
 from graphtrace.model.arrays import encode, lists, make_table, numbers
 from graphtrace.model.errors import GraphtraceError, NoGpuWork, UsageError
 from graphtrace.model.plugin import Analyzer, Claim, Need, Outcome
-from graphtrace.model.schema import I64
+from graphtrace.model.schema_columns import I64
 from graphtrace.model.trace import TableSet, Trace
 
 NoOptions = dataclasses.make_dataclass("NoOptions", [], frozen=True)
