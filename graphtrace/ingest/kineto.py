@@ -13,6 +13,7 @@ from graphtrace.ingest.kineto_tables import collect_replays, device_tables, host
 from graphtrace.ingest.kineto_values import LATE
 from graphtrace.ingest.kineto_work import KINDS, collect_parts
 from graphtrace.ingest.sanity import Quarantine
+from graphtrace.ingest.server_steps import server_steps
 from graphtrace.ingest.source import Source
 from graphtrace.model.trace import InputInfo, TableSet
 
@@ -68,6 +69,9 @@ def read(path: Path) -> Source:
     amd = any(name in header for name in _AMD)
     facts = _devices(header, amd=amd)
     tables |= device_tables(parts, replayed, facts, base)
+    steps = server_steps(tables["ranges"], tables.get("batches"))
+    if steps is not None:
+        tables["batches"] = steps
     tables["quarantine"] = quarantine.table()
     return Source(info, TableSet(tables), warnings_of(parts, replayed, facts))
 

@@ -38,6 +38,7 @@ from graphtrace.ingest.nsys_sentences import no_work, warnings_of
 from graphtrace.ingest.nsys_tables import DIMENSIONS, Raw, read_raw
 from graphtrace.ingest.nsys_work import KINDS, Work, collect_work
 from graphtrace.ingest.sanity import Quarantine
+from graphtrace.ingest.server_steps import server_steps
 from graphtrace.ingest.source import Source
 from graphtrace.model.arrays import column_of, few, make_table, numbers, words_of
 from graphtrace.model.trace import InputInfo, TableSet
@@ -128,6 +129,9 @@ def source_of(gathered: "Gathered", path: Path, kind: InputKind) -> Source:
         "activities": _activity_table(work, replayed, of_replay[1]),
         **sampled,
     }
+    steps = server_steps(tables["ranges"]) if "ranges" in tables else None
+    if steps is not None:
+        tables["batches"] = steps
     return Source(info, TableSet(tables), (*leftovers, *keys.warnings, *said))
 
 

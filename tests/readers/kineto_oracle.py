@@ -136,6 +136,8 @@ def expected(data: bytes) -> Expected:
                 step = re.fullmatch(r"ProfilerStep#\d+", name or "", re.ASCII)
                 row = (name or "", tid, begin + base, begin + dur + base)
                 (found.steps if step else found.ranges).append(row)
+                if (name or "").startswith("execute_") and "_generation_" in (name or ""):
+                    found.steps.append(row)  # a step of vLLM, and a range of the program
             continue
         device = first(args.get("device"), args.get("inDevice"), event.get("pid"))
         stream = first(args.get("stream"), tid)

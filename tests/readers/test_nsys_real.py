@@ -74,9 +74,8 @@ def test_opaque_replays_are_busy_and_launched(data_dir: Path) -> None:
     assert [r["correlation"] for r in replays] == [141, 142]
     assert [r["launch_begin_ns"] for r in replays] == [339395196, 339410087]
     assert source.tables.get("graphs").column("native_id").to_pylist() == [1]
-    assert source.tables.get("execs").to_pylist() == [
-        {"exec": 0, "graph": 0, "process": 0, "native_id": 2}
-    ]
+    (one,) = source.tables.get("execs").to_pylist()
+    assert (one["exec"], one["graph"], one["process"], one["native_id"]) == (0, 0, 0, 2)
     assert "--cuda-graph-trace=node" in source.warnings[0]
 
 
