@@ -167,8 +167,8 @@ class CudaPort(Protocol):
             descriptor: of the file whose memory it is to be; None for memory of the driver's own.
         """
 
-    def device_block(self, size: int) -> int:
-        """Zeroed memory on the device: its address."""
+    def device_block(self, size: int, stream: int) -> int:
+        """Memory on the device, which work on this stream finds zeroed: its address."""
 
     def launch(self, function: int, stream: int, params: Sequence[tuple[str, int]]) -> None:
         """Launch one thread of a kernel; parameters are ("Q", value) or ("I", value)."""

@@ -101,7 +101,7 @@ class FakeCuda(FakeDriver):
         self.unsafe("cuMemHostAlloc")
         return self.memory.host(size, descriptor)
 
-    def device_block(self, size: int) -> int:
+    def device_block(self, size: int, stream: int) -> int:
         """Zeroed memory."""
         self.called("cuMemAlloc")
         self.unsafe("cuMemAlloc")

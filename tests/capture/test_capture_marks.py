@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import graphtrace
 from graphtrace.capture.cuda_port import KIND_MEMCPY, CudaError
 from graphtrace.capture.drain import Block
 from graphtrace.capture.graph_marks import Border, Inserted, Mode, Place, insert_marks, marks_of
@@ -254,7 +255,7 @@ def test_borders_at_one_place_share_a_mark() -> None:
 
 def test_the_kernel_that_ships_has_the_parameters_that_are_passed() -> None:
     """Sizes and order of the parameters in the PTX against those that `Place` gives."""
-    image = (Path(__file__).parents[2] / "graphtrace" / "capture" / "gt_mark.ptx").read_text()
+    image = (Path(graphtrace.__file__).parent / "capture" / "gt_mark.ptx").read_text()
     head = image.split(".entry gt_mark(", 1)[1].split(")", 1)[0]
     sizes = [line.split()[1] for line in head.strip().splitlines()]
     passed = [{"Q": ".u64", "I": ".u32"}[kind] for kind, _ in Place(1, 2, 8, 32).params(0)]
